@@ -48,10 +48,14 @@ class PowerWorld:
 
 @dataclass
 class PowerMemory:
-    """Since when each node is in its state, and on and without work [s of the steady clock]; when a hook was asked last."""
+    """Since when each node is in its state, and on and without work [s of the steady clock]; when a hook was asked last.
+
+    `suspended`: nodes of which this process, and no other before it, decided that they are powered off.
+    """
 
     entered: dict[str, tuple[str, float]] = field(default_factory=dict)
     asked: dict[str, float] = field(default_factory=dict)
+    suspended: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,8 @@ class _Decision:
         saving = self.saving(node) or PowerSaving()
         if report.on and state != "suspending":
             self.go(node, "on", "it answers")
+        elif state == "failed" and node not in self.world.stack.nodes:
+            self.go(node, "on", "it left the stack file, and does not power on: it is looked after no longer")
         elif state == "suspending":
             self._suspending(node, report, int(saving.suspend_timeout))
         elif state == "resuming" and report.verb == "resume" and not report.ok:
@@ -145,7 +151,7 @@ class _Decision:
 
     def _suspending(self, node: str, report: HookReport, timeout: int) -> None:
         late = self.elapsed(node) >= timeout
-        if report.verb == "suspend" and not report.ok:
+        if report.verb == "suspend" and not report.ok and node in self.memory.suspended:
             self.go(node, "on", f"stays on: {report.words}")
         elif report.verb == "check" and report.on is False:
             self.go(node, "off", self.reasons[node])
@@ -154,7 +160,7 @@ class _Decision:
         elif late and node in self.world.reports and report.on is None and node not in self.world.needed:
             self.go(node, "on", "it does not answer, and `check` does not know whether it is on")
         elif report.on and node not in self.memory.asked and node not in self.world.needed and node not in self.world.busy:
-            self.ask(node, "suspend")  # whoever wrote this was killed, perhaps before it asked
+            self.ask(node, "suspend")  # whoever wrote this was killed, perhaps before it asked, and perhaps after that
 
     def wake(self, node: str) -> None:
         """Demand brings a node back; so does leaving power saving, or the stack."""
@@ -205,6 +211,7 @@ class _Decision:
         ]
         for node in sorted(idle, key=lambda node: (-self.elapsed(node), node))[: max(0, len(on) - saving.keep)]:
             self.go(node, "suspending", f"idle for {saving.suspend_time}")
+            self.memory.suspended.add(node)
             self.ask(node, "suspend")
 
     def result(self) -> PowerTick:
@@ -219,6 +226,8 @@ class _Decision:
         for node in self.moved:
             if self.states[node] == "on":
                 self.memory.asked.pop(node, None)
+            if self.states[node] != "suspending":
+                self.memory.suspended.discard(node)
         return PowerTick(power, tuple(self.actions), tuple(changes))
 
     def _before(self, node: str) -> str:

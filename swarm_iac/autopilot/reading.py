@@ -11,7 +11,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,20 @@ LARGEST = 1e15
 
 @dataclass(frozen=True)
 class Reading:
-    """One value [requests/s, requests, percent, or as the query says]; None with `why` where there is none."""
+    """One value [requests/s, requests, percent, or as the query says]; None with `why` where there is none.
+
+    `replicas`: of how many it is the mean; None where it is a total, which says nothing of replicas.
+    """
 
     value: float | None
     why: str = ""
+    replicas: int | None = None
+
+    def of_all(self, running: int) -> Reading:
+        """The same, if it is the mean of all that run: a node that is dark says nothing, and not that it is idle."""
+        if self.value is None or self.replicas is None or self.replicas >= running:
+            return self
+        return Reading(None, f"{running - self.replicas} of {running} replicas were not measured")
 
 
 def reading(value: object) -> Reading:
@@ -64,9 +74,13 @@ def expression(fleet: str, name: str, scaling: Scaling) -> str:
         return scaling.query
     labels = f'fleet="{fleet}",workload="{name}"'
     if scaling.on == "gpu":
-        return f"100 * avg(swarm:holder_gpu_active:ratio{{{labels}}})"
+        return f"100 * avg({_active(fleet, name)})"
     family = "swarm:requests:rate" if scaling.on == "requests_per_replica" else "swarm:queue:length"
     return f"sum({family}{{{labels}}})"
+
+
+def _active(fleet: str, name: str) -> str:
+    return f'swarm:holder_gpu_active:ratio{{fleet="{fleet}",workload="{name}"}}'
 
 
 def of_prometheus(address: str, stack: Stack, *, timeout: float = 2.0) -> dict[str, Reading]:
@@ -75,7 +89,11 @@ def of_prometheus(address: str, stack: Stack, *, timeout: float = 2.0) -> dict[s
     for name, one in sorted(stack.workloads.items()):
         if one.scales and one.scale is not None:
             try:
-                found[name] = _value(_asked(address, expression(stack.fleet, name, one.scale), timeout))
+                query = expression(stack.fleet, name, one.scale)
+                found[name] = _value(_asked(address, query, timeout))
+                if one.scale.on == "gpu" and found[name].value is not None:
+                    counted = _value(_asked(address, f"count(count by (allocation) ({_active(stack.fleet, name)}))", timeout))
+                    found[name] = replace(found[name], replicas=int(counted.value or 0))
             except Retryable as error:
                 rest = {other: Reading(None, str(error)) for other, each in stack.workloads.items() if each.scales}
                 return rest | found

@@ -104,6 +104,11 @@ def tick(world: World, layer: Layer, readings: Mapping[str, Reading], times: Tim
     return _outcome(world, layer, found.live, decided, beside.recalled, times, memory)
 
 
+def _lapsed(layer: Layer, live: Mapping[str, Grant], times: Times) -> set[str]:
+    """Nodes whose live replicas may be gone: their lease had ended, and an `up` since then has taken them away."""
+    return {one.allocation.node for one in live.values()} if layer.left(times.wall) <= 0 else set()
+
+
 def _aim(
     stack: Stack, name: str, current: int, measured: Reading, layer: Layer, times: Times, memory: Recollection
 ) -> ReplicaTarget:
@@ -153,7 +158,7 @@ def _outcome(
             memory.changed[one.workload] = times.steady
             changes[one.workload] = LastChange(at=times.wall, direction="up" if one.after > one.before else "down")
     scaling = {name for name, one in world.stack.workloads.items() if one.scales}
-    nodes = {was[name].node for name in gone} | {now[name].node for name in come}
+    nodes = {was[name].node for name in gone} | {now[name].node for name in come} | _lapsed(layer, live, times)
     fresh = layer.model_copy(
         update={
             "fleet": world.stack.fleet,
@@ -165,4 +170,4 @@ def _outcome(
             "unapplied": tuple(sorted({*layer.unapplied, *nodes} & world.stack.nodes.keys())),
         }
     )
-    return Tick(fresh, (*decided, *called), tuple(sorted(nodes)), len(gone), bool(gone or come))
+    return Tick(fresh, (*decided, *called), tuple(sorted(nodes)), len(gone), bool(gone or nodes))

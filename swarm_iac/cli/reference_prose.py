@@ -246,10 +246,11 @@ many wait their turn, and threads that do not exist borrow nothing.
 (nodes have no swap): lent is only what is **free on its node**, guaranteed to nobody, in proportion to the guarantees (if
 its memory is bound to NUMA nodes, of what is free there). So the sum of what all may use is never more than the machine
 has, and nobody is killed for what somebody else does. What each may use is shown in the plan and stands in `memory.max` of
-its cgroup; every `swarm up` may change it, live. When a newcomer needs the memory, the kernel first reclaims what was only
-read (page cache). If the borrower has **written** more than it may keep, it keeps it, nothing is killed, and the newcomer
-waits: `up` says for whom, and the next one tries again. So a job that writes all that it is lent should be one that lets go
-of it, or ends.
+its cgroup; every `swarm up` may change it, live. Where that is less than all of them may use, the node itself moves what one
+of them leaves idle to another that needs it, within the same sum and within seconds; `swarm plan` shows it as live. When a
+newcomer needs the memory, the kernel first reclaims what was only read (page cache). If the borrower has **written** more
+than it may keep, it keeps it, nothing is killed, and the newcomer waits: `up` says for whom, and the next one tries again.
+So a job that writes all that it is lent should be one that lets go of it, or ends.
 
 **`io`** is what a replica may do on the disk of its node. Of `read: 100..500 MB/s` the lower end is counted: on each node the
 lower ends add up to at most what its `hardware` says of the disk (`disk_read`, `disk_write`, `disk_iops`), and `limits` count

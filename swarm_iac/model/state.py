@@ -61,6 +61,11 @@ class SliceState(Value):
     )
     memory_high: int | None = Field(default=None, description="[bytes]")
     memory_max: int | None = Field(default=None, description="[bytes]")
+    memory_most: int | None = Field(
+        default=None,
+        exclude_if=_unknown,
+        description="Up to which the node raises memory.max by what others of a range leave idle; None: not. [bytes]",
+    )
     hugetlb_2m: int | None = Field(default=None, exclude_if=_unknown, description="Huge pages of 2 MiB. [bytes]")
     hugetlb_1g: int | None = Field(default=None, exclude_if=_unknown, description="Huge pages of 1 GiB. [bytes]")
     swap_max: int | None = Field(default=0, description="[bytes]")
@@ -224,6 +229,11 @@ class Observed(Value):
     )
     ends: dict[str, str] = Field(
         default={}, description=f"Of each that ended: systemd's word for how (success, oom-kill, …), or {TIME_LIMIT}."
+    )
+    lent: dict[str, Annotated[int, Field(ge=0, le=1 << 60)]] = Field(
+        default={},
+        exclude_if=not_,
+        description="memory.max of now of each allocation to which its node lends more or less than the plan. [bytes]",
     )
     rollout_failures: dict[str, RolloutFailure] = Field(default={}, description="By path; see Change.path.")
     booted: int = Field(default=0, ge=0, le=10**11, description="When it booted, if something waits since. [s since 1970]")

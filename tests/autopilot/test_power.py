@@ -326,3 +326,40 @@ def trace(seed: int) -> Counter[str]:
     assert all(one.state(node) == "on" for node in one.needed), (seed, one.power)
     assert sum(one.state(node) == "on" for node in names) >= min(keep, count), (seed, one.power)
     return figures
+
+
+def test_what_was_told_to_power_off_before_a_kill_is_not_on_because_it_refuses_to_be_told_again() -> None:
+    """Written `on`, it would get work, and go off under it."""
+    one = Machines(stack(1))
+    one.tick()
+    one.passes(60)
+    (suspend,) = one.waiting
+    assert one.hook(suspend).ok
+    one.memory, one.waiting = PowerMemory(), []
+    one.refuses.add("n0")
+    seen = set()
+    while one.state("n0") != "off":
+        one.passes(5)
+        seen.add(one.state("n0"))
+        assert one.steady < 200
+    assert seen == {"suspending", "off"}
+
+
+def test_one_that_refused_before_a_kill_is_on_after_its_timeout() -> None:
+    one = Machines(stack(1), refuses={"n0"})
+    one.tick()
+    one.passes(60)
+    one.memory, one.waiting = PowerMemory(), []
+    one.passes(60)
+    assert one.state("n0") == "on"
+
+
+def test_a_node_that_left_the_stack_file_and_does_not_power_on_is_not_tried_for_ever() -> None:
+    one = Machines(stack(1), power={"gone": NodePower(state="off", since=START)}, broken={"gone"})
+    one.switched["gone"] = False, 0.0
+    one.tick()
+    one.passes(1000)
+    tried = one.asked["resume gone"]
+    assert tried and "gone" not in one.power
+    one.passes(5000)
+    assert one.asked["resume gone"] == tried

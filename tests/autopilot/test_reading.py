@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from swarm_iac.autopilot.reading import address, expression, of_prometheus
+from swarm_iac.autopilot.reading import Reading, address, expression, of_prometheus
 from swarm_iac.errors import SwarmError
 from tests.autopilot.fleet import chat, fleet
 
@@ -126,6 +126,21 @@ def test_dead_prometheus_is_no_error() -> None:
 def test_other_addresses_are_refused(text: str) -> None:
     with pytest.raises(SwarmError):
         address(text)
+
+
+def test_of_a_mean_it_is_asked_how_many_replicas_it_is_of(prometheus: Answers) -> None:
+    prometheus.body = vector("3")
+    found = of_prometheus(prometheus.url, fleet(workloads={"chat": chat(scale={"on": "gpu", "target": 70.0})}))
+    assert found == {"chat": Reading(3.0, replicas=3)}
+    family = 'swarm:holder_gpu_active:ratio{fleet="test",workload="chat"}'
+    assert [query for _, query in prometheus.asked] == [f"100 * avg({family})", f"count(count by (allocation) ({family}))"]
+
+
+def test_a_mean_of_some_replicas_alone_is_no_measurement() -> None:
+    """The others are on a node that is dark, and not idle."""
+    assert Reading(5.0, replicas=3).of_all(4) == Reading(None, "1 of 4 replicas were not measured")
+    assert Reading(5.0, replicas=4).of_all(4).value == 5.0
+    assert Reading(5.0).of_all(4).value == 5.0, "a total"
 
 
 def test_expressions() -> None:

@@ -170,6 +170,30 @@ def test_clock_that_is_set_back_delays_by_a_cool_down_and_no_hour() -> None:
     assert seen <= 60
 
 
+def test_grants_whose_lease_has_ended_are_started_again() -> None:
+    """An `up` since then has taken them away, and did not write that here."""
+    flight = Flight(fleet())
+    flight.tick(chat=240)
+    nodes = {one.allocation.node for one in flight.layer.grants}
+    flight.passes(flight.layer.lease + 1)
+    flight.restart()
+    found = flight.tick(chat=240)
+    assert flight.count() == 6 and found.stops == 0
+    assert found.changed and set(found.layer.unapplied) == nodes
+    assert not flight.tick(chat=240).changed
+
+
+def test_clock_that_is_set_forward_an_hour_stops_and_doubles_nothing() -> None:
+    flight = Flight(fleet())
+    flight.tick(chat=240)
+    names = {one.allocation.name for one in flight.layer.grants}
+    flight.wall += 3600
+    found = flight.tick(chat=240)
+    assert found.stops == 0 and {one.allocation.name for one in flight.layer.grants} == names
+    flight.wall -= 3600  # and back
+    assert flight.tick(chat=240).stops == 0 and {one.allocation.name for one in flight.layer.grants} == names
+
+
 def test_stack_without_ranges_is_written_as_before() -> None:
     stack = fleet(workloads={"chat": {"kind": "serve", "replicas": 2}})
     assert "scale" not in stack.model_dump_json()

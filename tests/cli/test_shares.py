@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from tests.cli.typed import ROOT, swarm
@@ -82,3 +83,12 @@ def test_without_shares_it_says_how_to_begin(tmp_path: Path) -> None:
     file.write_text(text)
     ended = swarm("shares", str(file), at=tmp_path)
     assert ended.code != 0 and "no team has a share or a guarantee" in ended.err and "share: 3" in ended.err
+
+
+def test_where_nothing_was_used_no_sum_of_nothing_is_shown(tmp_path: Path) -> None:
+    text = (ROOT / "examples" / "27-past-use-counts" / "stack.yaml").read_text()
+    file = tmp_path / "stack.yaml"
+    file.write_text(re.sub(r"hours: \{[^}]*\}", "hours: {}", text))
+    assert file.read_text() != text
+    told = " ".join(swarm("shares", str(file), at=tmp_path).out.split())
+    assert "vision: share 1 counts 1: `past_use` records no GPU-hours of these teams" in told and "0 of 0" not in told

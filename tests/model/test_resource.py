@@ -45,10 +45,10 @@ SHAPE = {
 STATE, LESS, UNSET = (
     {"workload": "w", "unit": {"user": "ada"}, **held}
     for held in (
-        {"slice": {"memory_max": 53, "memory_high": 43, "memory_low": 33, "hugetlb_2m": 151, "hugetlb_1g": 163}, "scratch": {"quota": 37, "owner": "ada"},
+        {"slice": {"memory_max": 53, "memory_high": 43, "memory_low": 33, "memory_most": 179, "hugetlb_2m": 151, "hugetlb_1g": 163}, "scratch": {"quota": 37, "owner": "ada"},
          "cache": {"quota": 59, "owner": "ada"},
          "bandwidth": {"out_bps": 67, "out_ceil_bps": 79, "in_bps": 73, "in_ceil_bps": 81}},
-        {"slice": {"memory_max": 47, "memory_high": 41, "memory_low": 29, "hugetlb_2m": 149, "hugetlb_1g": 157}, "scratch": {"quota": 31, "owner": "ada"},
+        {"slice": {"memory_max": 47, "memory_high": 41, "memory_low": 29, "memory_most": 181, "hugetlb_2m": 149, "hugetlb_1g": 157}, "scratch": {"quota": 31, "owner": "ada"},
          "bandwidth": {"out_bps": 61, "out_ceil_bps": 83, "in_bps": 71, "in_ceil_bps": 89}},
         {"slice": {"memory_high": 41}},
     )
@@ -97,8 +97,8 @@ CASES: dict[str, dict[str, Any]] = {
         "files": False, "zero": "lock and JSON", "pieces": "", "part_of": "", "ceiling": (15 * G, "10..15 GB"),
         "enforced": {
             "at": {"slice.memory_max": "memoryMax"}, "step": "slice", "noun": "memory", "has": 101, "held": 53, "rounded": (4096, 0),
-            "lesser": {"slice.memory_max": 47, "slice.memory_high": 41, "slice.memory_low": 29},
-            "unset": {"slice.memory_max": 53, "slice.memory_high": 41, "slice.memory_low": 33},
+            "lesser": {"slice.memory_max": 47, "slice.memory_high": 41, "slice.memory_low": 29, "slice.memory_most": 179},
+            "unset": {"slice.memory_max": 53, "slice.memory_high": 41, "slice.memory_low": 33, "slice.memory_most": 179},
             "needs": "", "live": True, "in_line": True,
         },
     },

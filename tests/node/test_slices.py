@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swarm_node.concerns import devices, slices
+from swarm_node.concerns import devices, loans, slices
 from swarm_node.machine import hugetlb, systemd
 from swarm_node.machine.run import Context, NodeError
 from swarm_node.records import ledger
@@ -144,7 +144,7 @@ def test_room_is_never_made_by_killing(here: Any, monkeypatch: pytest.MonkeyPatc
     folder = Path(here.path(slices.cgroup("pre-train-0")))
     (folder / "memory.current").write_text("150000000\n")
     here.check = False
-    monkeypatch.setattr(slices, "SHRINK_WAIT_S", 0)
+    monkeypatch.setattr(loans, "SHRINK_WAIT_S", 0)
     monkeypatch.setattr(devices, "read", lambda *_: [])
     monkeypatch.setattr(here, "act", lambda *_, **__: pytest.fail("systemd was told"))
     with pytest.raises(NodeError, match="nothing was killed"):
@@ -160,9 +160,9 @@ def test_a_recall_that_fails_slows_nobody_down_for_good(here: Any, monkeypatch: 
     (folder / "memory.high").write_text("76000000\n")
     here.check = False
     here.ledger.data["state"]["allocations"] = {"pre-train-0": {"slice": WANT}}
-    monkeypatch.setattr(slices, "SHRINK_WAIT_S", 0)
+    monkeypatch.setattr(loans, "SHRINK_WAIT_S", 0)
     with pytest.raises(NodeError, match="nothing was killed"):
-        slices._make_room(here, "pre-train-0", 80_000_000, 76_000_000)
+        loans.make_room(here, "pre-train-0", 80_000_000, 76_000_000)
     assert ((folder / "memory.high").read_text(), (folder / "memory.max").read_text()) == ("190000000", "199999488\n")
 
 
@@ -171,9 +171,9 @@ def test_a_smaller_limit_holds_from_the_moment_that_the_memory_is_there(here: An
     folder = Path(here.path(slices.cgroup("pre-train-0")))
     (folder / "memory.current").write_text("70000000\n")
     here.check = False
-    slices._make_room(here, "pre-train-0", 80_000_000, 76_000_000)
+    loans.make_room(here, "pre-train-0", 80_000_000, 76_000_000)
     assert ((folder / "memory.high").read_text(), (folder / "memory.max").read_text()) == ("76000000", "80000000")
-    slices._make_room(here, "pre-train-0", 90_000_000, 86_000_000)
+    loans.make_room(here, "pre-train-0", 90_000_000, 86_000_000)
     assert (folder / "memory.max").read_text() == "80000000", "to grow is left to systemd"
 
 

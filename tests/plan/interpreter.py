@@ -232,7 +232,7 @@ def _bound(node: NodeState, part: str) -> int:
 def _place(one: AllocationState) -> tuple[object, ...]:
     """What it needs to start: its GPUs, and its slice without memory that is lent beyond its guarantee."""
     most = one.slice.memory_max if one.slice.memory_low is None else one.slice.memory_low
-    return one.gpus, one.slice.model_copy(update={"memory_max": most, "memory_high": None})
+    return one.gpus, one.slice.model_copy(update={"memory_max": most, "memory_high": None, "memory_most": None})
 
 
 def as_converged(plan: Plan) -> list[Step]:

@@ -144,3 +144,29 @@ def test_where_nobody_borrows_nothing_is_different() -> None:
     """A fleet without ranges keeps the states that it had, and its preview has no row more."""
     one = wanted({"a": (4 * PAGE, 4 * PAGE, ())}, 800 * PAGE)["a"]
     assert (one.memory_low, one.memory_high, one.memory_max) == (None, 3 * PAGE, 4 * PAGE)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "reach"),
+    [
+        ({"a": (100, 900, ())}, {}),  # nobody could leave it anything
+        ({"a": (100, 900, ()), "b": (100, 900, ())}, {"a": 800, "b": 800}),  # no more than the machine has
+        ({"a": (100, 150, ()), "b": (300, 900, ())}, {"a": 150, "b": 800}),  # who has all may leave something
+        ({"a": (100, 300, ()), "b": (300, 450, ())}, {}),  # all have their upper end
+        ({"a": (100, 900, ()), "b": (200, 200, ())}, {}),  # a guarantee is lent to nobody
+        ({"a": (90, 900, (0,)), "b": (90, 900, (1,))}, {}),  # memory is on other NUMA nodes
+        ({"a": (90, 900, (0,)), "b": (90, 900, (0,))}, {"a": 800, "b": 800}),
+        ({"a": (400, 900, ()), "b": (400, 900, ())}, {}),  # the guarantees fill it
+    ],
+)
+def test_who_may_get_what_others_leave_idle(sizes: dict[str, tuple[int, int, tuple[int, ...]]], reach: dict[str, int]) -> None:
+    scaled = {name: (low * PAGE, most * PAGE, parts) for name, (low, most, parts) in sizes.items()}
+    found = wanted(scaled, 800 * PAGE, 2 if any(parts for *_, parts in sizes.values()) else 1)
+    assert {name: one.memory_most for name, one in found.items() if one.memory_most is not None} == {
+        name: most * PAGE for name, most in reach.items()
+    }
+    for one in found.values():
+        least, share = one.memory_low or 0, 90 if one.memory_most else 95
+        most = one.memory_max or 0
+        slowed = most * share // 100 // PAGE * PAGE
+        assert one.memory_high == (max(slowed, least) if most > least else slowed)

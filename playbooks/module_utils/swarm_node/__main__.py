@@ -2,7 +2,7 @@
 
 `observe [SECONDS]`, `step` (a request as JSON on stdin), `claim` (see claim.py), `boot`, `history [LINES]` or `metrics`; JSON on
 stdout. `install`, for root by hand: the digest of what is installed then. `sample` and `serve PORT [SCRAPER …]` are what systemd
-runs where the node is measured; they do not end.
+runs where the node is measured, and `lend` where memory is lent; they do not end.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from typing import Any, List
 
 _USAGE = """\
-usage: observe [SECONDS] | step | claim | boot | history [LINES] | metrics | install | sample | serve PORT [SCRAPER …]"""
+usage: observe [SECONDS] | step | claim | boot | history [LINES] | metrics | install | sample | lend | serve PORT [SCRAPER …]"""
 
 
 def main(arguments: List[str]) -> int:
@@ -27,19 +27,27 @@ def main(arguments: List[str]) -> int:
 
         hold()
         return 0
-    if verb == "sample":
-        from .exporter.sampler import sample
-
-        return sample()
-    if verb == "serve" and arguments[1:2] and arguments[1].isdigit():
-        from .exporter.server import serve
-
-        return serve(int(arguments[1]), arguments[2:])
+    if verb in ("sample", "lend") or (verb == "serve" and arguments[1:2] and arguments[1].isdigit()):
+        return _endless(verb, arguments[1:])
     if verb not in ("observe", "step", "history", "install", "metrics"):
         print(_USAGE, file=sys.stderr)
         return 2
     json.dump(_answer(verb, arguments[1:]), sys.stdout)
     return 0
+
+
+def _endless(verb: str, words: List[str]) -> int:
+    if verb == "sample":
+        from .exporter.sampler import sample
+
+        return sample()
+    if verb == "lend":
+        from .program.lend import run
+
+        run()
+    from .exporter.server import serve
+
+    return serve(int(words[0]), words[1:])
 
 
 def _answer(verb: str, words: List[str]) -> Any:

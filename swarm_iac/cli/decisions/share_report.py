@@ -93,6 +93,8 @@ def _share(found: Report, step: Division, one: Claim) -> str:
         return f"share {one.share}"
     used = {claim.team: used_by(found.stack, claim.team) for claim in step.filled.claims}
     share = share_of(found.stack, one.team)
+    if not any(used.values()):
+        return f"share {share} counts {GpuCount(one.share)}: `past_use` records no GPU-hours of these teams"
     return f"share {share} counts {GpuCount(one.share)}, since it used {used[one.team]} of {sum(used.values())} GPU-hours"
 
 

@@ -10,6 +10,7 @@ import contextlib
 import datetime
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -71,7 +72,7 @@ class Autopilot:
         world = World(
             decision.stack, decision.placement, datetime.date.today(), before, frozenset(layer.asleep), self.power is not None
         )
-        readings = self.measure(awake(decision.stack, layer.asleep))
+        readings = _of_all(self.measure(awake(decision.stack, layer.asleep)), decision, layer)
         times = Times(time.time(), time.monotonic())
         outcome = tick(world, layer, readings, times, self.memory)
         if self.dry_run:
@@ -244,5 +245,14 @@ def _of_nodes(root: Path, stack: Stack) -> dict[str, Reading]:
     for name, one in scaling.items():
         busy = found[name].busy if name in found else None
         other = Reading(None, f"nodes do not measure {one.on}: --metrics http://PROMETHEUS:9090")
-        answer[name] = other if one.on != "gpu" else reading.reading(None if busy is None else 100 * busy)
+        known = len(found[name].allocations) if name in found else 0
+        gpu = replace(reading.reading(None if busy is None else 100 * busy), replicas=known)
+        answer[name] = other if one.on != "gpu" else gpu
     return answer
+
+
+def _of_all(readings: Mapping[str, Reading], decision: Decision, layer: Layer) -> dict[str, Reading]:
+    """What was measured of all that run; those that are about to start are on nodes that do not have the layer yet."""
+    runs = Counter(one.workload for one in decision.placement.allocations if not one.ended)
+    runs.update(one.allocation.workload for one in layer.grants if one.allocation.node not in layer.unapplied)
+    return {name: one.of_all(runs[name]) for name, one in readings.items()}

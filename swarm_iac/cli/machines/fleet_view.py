@@ -21,6 +21,9 @@ from swarm_iac.model.step import Plan
 from swarm_iac.plan import desired
 from swarm_iac.reconcile import Reconciliation, Records, Target, Transition
 from swarm_iac.reconcile.reconcile import believed, selected
+from swarm_iac.units import Bytes
+
+_MB = 10**6
 
 
 @dataclass(frozen=True)
@@ -91,9 +94,21 @@ def read(
     now = int(time.time())
     with doing("planning", quiet=quiet):
         seen = {node: found.observed[node] for node in wanted}
-        meant = (*said, *_doubts(decision, today), *runtimes.warnings(stack, placement, seen, now))
+        meant = (*said, *lent(seen, wanted), *_doubts(decision, today), *runtimes.warnings(stack, placement, seen, now))
         plan, starts = _warned(found.plan, meant), pending_starts(decision, seen, now)
         return FleetView(decision, wanted, seen, plan, starts=starts, now=now, found=found, live=beside.live)
+
+
+def lent(seen: Mapping[str, Observed], wanted: Mapping[str, Desired]) -> tuple[str, ...]:
+    """What nodes lend by use, in place of what the plan would lend: it is live, and no drift."""
+    found = []
+    for node in sorted(seen.keys() & wanted.keys()):
+        ones = wanted[node].state.allocations
+        for name, now in sorted(seen[node].lent.items()):
+            if name in ones and ones[name].slice.memory_most is not None:
+                may, part = (Bytes(size // _MB * _MB) for size in (now, ones[name].slice.memory_max or 0))
+                found.append(f"live: {name} on {node} may use {may} of memory now; its part is {part}")
+    return tuple(found)
 
 
 def _beside(decision: Decision, beside: Overlay) -> Decision:

@@ -36,10 +36,11 @@ _NAME: TypeAdapter[str] = TypeAdapter(Name)
 
 @dataclass(frozen=True)
 class HookAnswer:
-    """`ok`: it exited with 0 within its time; `text`: what it printed, or what was wrong with it."""
+    """`ok`: it exited with 0 within its time; `text`: what it printed, or what was wrong with it; `late`: it was killed."""
 
     ok: bool
     text: str
+    late: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ class Hooks:
                 )
             except OSError as error:
                 return HookAnswer(False, f"{hook}: {error.strerror}")
+            late = False
             try:
                 status = process.wait(self.limit)
                 ended = "" if status == 0 else f"exit status {status}"
@@ -92,10 +94,11 @@ class Hooks:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+                late = True
                 ended = f"no end within {self.limit:g} s"
             output.seek(0)
             said = printable(output.read(_KEPT).decode(errors="replace").strip(), 300)
-        return HookAnswer(not ended, ": ".join(filter(None, (ended, said))))
+        return HookAnswer(not ended, ": ".join(filter(None, (ended, said))), late)
 
     def is_on(self, node: str) -> tuple[bool | None, str]:
         """What `check` says: on, off, or None where nobody knows; and its words."""

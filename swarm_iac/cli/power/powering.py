@@ -157,7 +157,7 @@ class Powering:
                 return HookReport("suspend", True, None, f"it does not answer: {seen.error.strip().splitlines()[-1]}")
             if why := self._in_use(node, seen):
                 return HookReport("suspend", False, None, why)
-            return self._run("suspend", node)
+            return self._run("suspend", node)  # one that was killed for being late may have begun it: `check` says so
 
     def _in_use(self, node: str, seen: Observed) -> str:
         state = engine.state_folder(self.root)
@@ -175,7 +175,7 @@ class Powering:
         answer = self.hooks.run(verb, node)
         for text in answer.text.splitlines():
             self.say(f"{verb} {node}: {text}")
-        return HookReport(verb, answer.ok, None, answer.text)
+        return HookReport(verb, answer.ok or (answer.late and verb == "suspend"), None, answer.text)
 
 
 def line(one: PowerChange) -> str:

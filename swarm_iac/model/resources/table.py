@@ -239,7 +239,7 @@ RESOURCES: tuple[Resource, ...] = (
         limit=LimitKey(Bytes, "memory", "memory", "RAM."),
         enforced=Enforced(
             {"slice.memory_max": "memoryMax"}, Verb.SLICE, "memory", _memory,
-            grain=PAGE, unlimited=True, beside=("slice.memory_high", "slice.memory_low"),
+            grain=PAGE, unlimited=True, beside=("slice.memory_high", "slice.memory_low", "slice.memory_most"),
         ),
         # What is lent of it is a part of `memory_max`, see plan.state.lending: until it is given back nobody else can have it.
         ceiling=lambda request: int(request.each.memory.most),

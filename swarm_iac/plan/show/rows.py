@@ -133,6 +133,7 @@ def _slice(state: AllocationState) -> Properties:
         "cpuQuota": None if own.cpu_quota_m is None else str(Cpus(own.cpu_quota_m)),
         "memoryLow": None if own.memory_low is None else format.size(own.memory_low),
         "memoryHigh": format.high(own.memory_high, own.memory_max),
+        "memoryMost": None if own.memory_most is None else format.size(own.memory_most),
         "swap": {None: "unlimited", 0: None}.get(own.swap_max, format.size(own.swap_max or 0)),
         "tasks": own.tasks_max,
         "ioRead": None if own.io_read_bps is None else format.throughput(own.io_read_bps),

@@ -56,6 +56,7 @@ def _node(stack: Stack, name: str, power: Watts | None, allocations: tuple[Alloc
     # Only where memory may be lent has anyone to be protected from it.
     protects = any(stack.workloads[one.workload].each.memory.open for one in going)
     most = lending.most(hardware, going, stack.workloads) if protects else {}
+    reach = lending.reach(hardware, going, stack.workloads, most)
     return Desired(
         node=name,
         address=stack.nodes[name].ssh,
@@ -71,6 +72,7 @@ def _node(stack: Stack, name: str, power: Watts | None, allocations: tuple[Alloc
                 name: _protected(
                     _allocation(stack.workloads[allocation.workload], allocation, hardware, shared, name),
                     most.get(allocation.name, 0) if protects and not allocation.ended else None,
+                    reach.get(allocation.name),
                 )
                 for name, allocation in sorted((stack.runs_as(each), each) for each in allocations)
             },
@@ -165,12 +167,15 @@ def _held(workload: Workload, allocation: Allocation, hardware: Hardware) -> dic
     return found
 
 
-def _protected(state: AllocationState, most: int | None) -> AllocationState:
-    """The same with all that it may use, and its guarantee out of reach for those who borrow; None: nobody borrows there."""
+def _protected(state: AllocationState, most: int | None, reach: int | None) -> AllocationState:
+    """The same with all that it may use, and its guarantee out of reach for those who borrow; None: nobody borrows there.
+
+    `reach`: up to where its node may raise that.
+    """
     held = state.slice.memory_max
     if most is None or not held:
         return state
-    return state.model_copy(update={"slice": state.slice.model_copy(update=lending.limits(held, max(held, most)))})
+    return state.model_copy(update={"slice": state.slice.model_copy(update=lending.limits(held, max(held, most), reach))})
 
 
 def _slice(workload: Workload, allocation: Allocation, hardware: Hardware, shared: str, held: dict[str, Any]) -> SliceState:

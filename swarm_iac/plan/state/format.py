@@ -60,8 +60,9 @@ def high(memory_high: int | None, memory_max: int | None) -> str | None:
     """`memory.high`: as a share of memory.max where it is the usual one."""
     if memory_high is None:
         return None
-    usual = memory_max is not None and memory_high == lending.high(memory_max)
-    return f"{lending.HIGH} %" if usual else size(memory_high)
+    shares = (lending.HIGH, lending.REACHING) if memory_max is not None else ()
+    usual = (f"{share} %" for share in shares if memory_high == lending.high(memory_max or 0, share))
+    return next(usual, size(memory_high))
 
 
 def amount(unit: type[int], grain: int = PAGE) -> Callable[[int], str]:

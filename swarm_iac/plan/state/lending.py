@@ -6,6 +6,9 @@ memory that a process has written cannot be taken back from it unless it lets go
 
 It is shared in proportion to the guarantees, each up to its upper end (max-min fairness with weights, by progressive filling;
 D. Bertsekas, R. Gallager: Data Networks, 6.5.2).
+
+Where that is less than all of them may use, their node moves it between them by use, within the same sum
+(`concerns/loans.py` of the node program): `reach` says who takes part, and how far.
 """
 
 from __future__ import annotations
@@ -23,22 +26,31 @@ from swarm_iac.plan.state.numa_sets import unions
 
 #: Share of memory.max above which the kernel slows an allocation down, so that it feels the ceiling before it is killed. [%]
 HIGH = 95
+#: The same where the node may raise memory.max: it has the more time for it. [%]
+REACHING = 90
 #: The keys of a slice that `limits` gives.
-MEMORY = frozenset({"memory_low", "memory_high", "memory_max"})
+MEMORY = frozenset({"memory_low", "memory_high", "memory_max", "memory_most"})
 
 
-def high(most: int) -> int:
+def high(most: int, share: int = HIGH) -> int:
     """memory.high of a memory.max. [bytes]"""
-    return most * HIGH // 100 // PAGE * PAGE
+    return most * share // 100 // PAGE * PAGE
 
 
-def limits(held: int, most: int) -> dict[str, int]:
-    """The limits of a slice on a node where memory is lent: what is guaranteed to it, and all that it may use. [bytes]
+def limits(held: int, most: int, reach: int | None = None) -> dict[str, int | None]:
+    """The limits of a slice on a node where memory is lent: what is guaranteed to it, all that it may use, and up to where its
+    node may raise that. [bytes]
 
     `memory.low` and not `memory.min`: where a machine is short of memory nonetheless, its kernel then takes from a guarantee
     what can be read again, and kills nobody for it. Who borrows is not slowed down within its guarantee.
     """
-    return {"memory_low": held, "memory_high": max(high(most), held) if most > held else high(most), "memory_max": most}
+    slowed = high(most, HIGH if reach is None else REACHING)
+    return {
+        "memory_low": held,
+        "memory_high": max(slowed, held) if most > held else slowed,
+        "memory_max": most,
+        "memory_most": reach,
+    }
 
 
 def without(state: AllocationState, most: int = 0) -> AllocationState:
@@ -70,6 +82,26 @@ def most(hardware: Hardware, ones: Iterable[Allocation], workloads: Mapping[str,
     weights = {one.name: memory.held(one) for one in ones if one.name in wants}
     found = _filled(wants, weights, [({name for name in wants if parts[name] <= part}, left) for part, left in free.items()])
     return {name: (weights[name] + more) // PAGE * PAGE for name, more in found.items()}
+
+
+def reach(
+    hardware: Hardware, ones: Iterable[Allocation], workloads: Mapping[str, Workload], most: Mapping[str, int]
+) -> dict[str, int]:
+    """By name of the allocation, up to where its node may raise memory.max. `most`: of the function of that name. [bytes]
+
+    Of those with a range that are bound to the same NUMA nodes, where anything is lent, and one has less than its upper end.
+    """
+    memory = next(row for row in RESOURCES if row.name == "memory")
+    pools: dict[tuple[int, ...], dict[str, int]] = {}
+    lent: set[tuple[int, ...]] = set()
+    for one in ones:
+        end = min(memory.may_use(one, workloads[one.workload]), int(hardware.memory)) // PAGE * PAGE
+        if one.name in most and memory.held(one) < end:
+            pools.setdefault(tuple(one.numa), {})[one.name] = max(end, most[one.name])
+            lent |= {tuple(one.numa)} if most[one.name] > memory.held(one) else set()
+    shared = (pool for numa, pool in pools.items() if len(pool) > 1 and numa in lent)
+    short = (pool for pool in shared if any(most[name] < end for name, end in pool.items()))
+    return {name: end for pool in short for name, end in pool.items()}
 
 
 def _filled(wants: Mapping[str, int], weights: Mapping[str, int], bounds: list[tuple[set[str], int]]) -> dict[str, int]:

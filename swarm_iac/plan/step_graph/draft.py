@@ -59,7 +59,9 @@ def keeping_the_rest(draft: Draft) -> Draft:
     }
     if keys & MEMORY:  # they hold each other's bounds
         keys |= MEMORY
-    less = {"workload": state["workload"], "slice": {key: value for key, value in state["slice"].items() if key in keys}}
+    # What it is no longer to have of those that are left out where there is none.
+    gone = dict.fromkeys({change.path.rpartition(".")[2] for change in draft.changes} & MEMORY - state["slice"].keys())
+    less = {"workload": state["workload"], "slice": gone | {key: value for key, value in state["slice"].items() if key in keys}}
     return replace(draft, want={**draft.want, "allocations": {draft.allocation: less}})
 
 

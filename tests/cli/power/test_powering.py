@@ -382,3 +382,25 @@ def test_targets_of_prometheus_are_written_through_no_link(asleep: Site) -> None
     (asleep.root / "monitoring" / "targets").symlink_to(state)
     scrape_targets.refresh(asleep.root, asleep.stack(), "lab", ())
     assert (state / "lab.json").read_text() == "ours"
+
+
+def test_a_suspend_that_was_killed_after_it_had_begun_leaves_no_node_on_that_goes_off(site: Site) -> None:
+    suspend = f"(sleep 1.2; echo off >{site.machines}/$1) & sleep 60"
+    site.folder = write(
+        site.folder.parent / "slow-hooks",
+        suspend=f"setsid sh -c '{suspend}' $0 $1",
+        resume="true",
+        check=f"cat {site.machines}/$1",
+    )
+    one = Powering(site.root, "lab", site.path, Hooks.of(site.folder, site.root, 0.5), lambda text: None, site.look)
+    seen = set()
+    began = time.monotonic()
+    while site.layer().power.get("n1") is None or site.layer().power["n1"].state != "off":
+        assert time.monotonic() - began < 20, site.layer().power
+        one.tick(site.stack(), site.layer(), {})
+        if "n1" in site.layer().power:
+            seen.add("begun")
+        elif seen:
+            raise AssertionError("it is written on, and goes off")
+        time.sleep(0.02)
+    one.end()

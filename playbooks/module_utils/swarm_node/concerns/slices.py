@@ -11,14 +11,11 @@ from .. import device, shape
 from ..machine import hugetlb, systemd
 from ..machine.run import Change, Context, NodeError, differences, unit_name
 from ..records import holdings
-from . import devices, gpus, instances
+from . import devices, gpus, instances, loans
 
-CGROUPS = "/sys/fs/cgroup/swarm.slice"
+CGROUPS = loans.CGROUPS
 #: The slice above all others.
 ROOF = "swarm.slice"
-#: A smaller limit is given up when no more memory came back for so long, or not all of it in so long. [s]
-SHRINK_WAIT_S = 20.0
-SHRINK_MOST_S = 240.0
 #: Ceilings of the disk: in SliceState, for systemd, and in io.max.
 DISK = (
     ("io_read_bps", "IOReadBandwidthMax", "rbps"), ("io_write_bps", "IOWriteBandwidthMax", "wbps"),
@@ -27,7 +24,7 @@ DISK = (
 #: Huge pages, which systemd knows nothing of: in SliceState, and as the kernel's files begin.
 PAGES = (("hugetlb_2m", "hugetlb.2MB"), ("hugetlb_1g", "hugetlb.1GB"))
 #: Values that a record leaves out where there is none.
-SILENT = ("io_read_iops", "io_write_iops", *(key for key, _ in PAGES))
+SILENT = ("io_read_iops", "io_write_iops", "memory_most", *(key for key, _ in PAGES))
 
 
 def unit(allocation: str) -> str:
@@ -54,7 +51,7 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
         changes += [{"path": f"{path}.gpus", "old": opened, "new": [one.plain for one in cards]}]
     text = render(context, allocation, want)
     # Before the file: whoever reloads systemd for another reason would apply it, and the kernel would kill.
-    _make_room(context, allocation, wanted.get("memory_max"), wanted.get("memory_high"))
+    loans.make_room(context, allocation, wanted.get("memory_max"), wanted.get("memory_high"))
     roof = _protect(context, {allocation: wanted})
     written = context.write(f"{systemd.UNITS}/{unit(allocation)}", text) or roof
     if context.check or not (changes or written or found is None):
@@ -64,6 +61,7 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     if found is None:
         systemd.start(context, unit(allocation))
     hugetlb.limit(context, CGROUPS, cgroup(allocation), {name: wanted.get(key) for key, name in PAGES})
+    loans.serve(context, {allocation: wanted})
     left = differences("", read(context, allocation, wanted) or {}, wanted)
     if left:
         words = ", ".join(f"{one['path'][1:]} is {one['old']}, not {one['new']}" for one in left)
@@ -87,7 +85,8 @@ def _step(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     cut = instances.unmake(context, [one for one in [*before, *instances.unheld(context)] if one not in wanted])
     cut += instances.make(context, wanted)
     instances.whole(context, taken)
-    changes = apply(context, allocation, part) + devices.apply(context, allocation, part)
+    limited = dict(part, slice=loans.granted(context, allocation, part["slice"]))
+    changes = apply(context, allocation, limited) + devices.apply(context, allocation, part)
     context.ledger.record("allocations", allocation, "slice", value=part["slice"])
     context.ledger.record("allocations", allocation, "gpus", value=part["gpus"])
     return cut + changes
@@ -100,7 +99,10 @@ def _with_recorded(context: Context, allocation: str, wanted: Dict[str, Any]) ->
     recorded = context.ledger.get("allocations", allocation) or {}
     if recorded.get("slice") is None:
         raise NodeError(f"{allocation} has no slice here of which the rest could stay as it is")
-    return dict(recorded, slice=dict(recorded["slice"], **(wanted.get("slice") or {})))
+    own, was = wanted.get("slice") or {}, dict(recorded["slice"])
+    if "memory_max" in own:  # a step leaves this out where there is none of it
+        was.pop("memory_most", None)
+    return dict(recorded, slice=dict(was, **own))
 
 
 def _had(before: List[device.Device], one: device.Device) -> bool:
@@ -199,41 +201,6 @@ def _protect(context: Context, changed: Dict[str, Optional[Dict[str, Any]]]) -> 
     return context.write(file, "\n".join(lines) + "\n")
 
 
-def _make_room(context: Context, allocation: str, limit: Optional[int], high: Optional[int] = None) -> None:
-    """Before memory.max falls below what is used: let the kernel reclaim first, for a max below usage kills.
-
-    It is asked for as long as any comes back. From then on the slice is slowed down above `high`, and it has the new limit
-    at once: systemd would need a second in which it may grow again.
-    """
-    folder = cgroup(allocation)
-    used = context.read(f"{folder}/memory.current")
-    most = context.read(f"{folder}/memory.max")
-    falls = limit is not None and (most or "max") != "max" and limit < int(most or 0)
-    if context.check or limit is None or used is None or (int(used) <= limit and not falls):
-        return
-    before = _high(context, allocation)
-    context.poke(f"{folder}/memory.high", str(min(limit, limit if high is None else high)))
-    last, least, began = time.monotonic(), int(used), time.monotonic()
-    while (now := int(context.read(f"{folder}/memory.current") or 0)) > limit:
-        if now < least:
-            last, least = time.monotonic(), now
-        if time.monotonic() > min(last + SHRINK_WAIT_S, began + SHRINK_MOST_S):
-            context.poke(f"{folder}/memory.high", before)
-            words = f"{allocation} uses {used} bytes of memory, more than the new limit of {limit}; nothing was killed"
-            raise NodeError(f"{words}, the old limit stays: try again when it needs less, or restart it")
-        time.sleep(0.2)
-    context.poke(f"{folder}/memory.max", str(limit))
-
-
-def _high(context: Context, allocation: str) -> str:
-    """Above which it is to be slowed down: as recorded, for a run that was killed here may have left less in the file."""
-    recorded = context.ledger.get("allocations", allocation, "slice")
-    if not isinstance(recorded, dict):
-        return context.read(f"{cgroup(allocation)}/memory.high") or "max"
-    high = recorded.get("memory_high")
-    return str(high) if shape.natural(high) else "max"
-
-
 def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Optional[Dict[str, Any]]:
     """SliceState from the kernel's own files, of the SliceState that is recorded; None when there is no such cgroup.
 
@@ -256,6 +223,7 @@ def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Optiona
         # Without the file the kernel has no such controller (no swap accounting): there is nothing to differ.
         found[key] = was.get(key) if limit is None else _paged(limit, was.get(key))
     found["memory_low"] = _protected(context, allocation, was.get("memory_low"))
+    found.update(loans.as_recorded(context, allocation, was, found))
     found["tasks_max"] = _number(context.read(f"{folder}/pids.max"))
     limits = io_limits(context.read(f"{folder}/io.max"), device_number(str(context.ledger.get("disk") or "")))
     found.update((key, limits.get(word)) for key, _, word in DISK)

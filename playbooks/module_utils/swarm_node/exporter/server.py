@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-import os
-import socket
 from typing import Any, List, Tuple, Union
 
+from ..machine import systemd
 from .answer import Files
 from .families import CONTENT_TYPE
 from .sampler import FOLDER
@@ -91,21 +90,13 @@ class Server:
             return await asyncio.start_server(self.client, where[0], port, limit=_MOST)  # a machine without IPv6
 
 
-def _ready() -> None:
-    """Tell systemd that the port is ours: whoever started us waits for it, and hears why if it is not to be had."""
-    path = os.environ.get("NOTIFY_SOCKET", "")
-    if path:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
-            told.sendto(b"READY=1", "\0" + path[1:] if path.startswith("@") else path)
-
-
 def serve(port: int, scrapers: List[str], folder: str = FOLDER, root: str = "/") -> int:
     """Answer until the process is ended."""
 
     async def forever() -> None:
         server = await Server(scrapers, folder, root).listen(port)
         async with server:
-            _ready()
+            systemd.ready()  # the port is ours: whoever started us waits for it, and hears why if it is not to be had
             await server.serve_forever()
 
     asyncio.run(forever())

@@ -154,3 +154,13 @@ def drop_file(context: Context, unit: str) -> bool:
     folder = f"{UNITS}/{unit}.d"
     gone = [context.remove(f"{folder}/{name}") for name in context.names(folder)]
     return context.remove(f"{UNITS}/{unit}") or any(gone)
+
+
+def ready() -> None:
+    """Tell systemd, if it started this process as `Type=notify`, that it works."""
+    import socket  # here: only a service needs it
+
+    path = os.environ.get("NOTIFY_SOCKET", "")
+    if path:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+            told.sendto(b"READY=1", "\0" + path[1:] if path.startswith("@") else path)

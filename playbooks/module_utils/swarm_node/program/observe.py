@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any, Dict, List
 
-from ..concerns import boot_unit, gpus
+from ..concerns import boot_unit, gpus, loans
 from ..machine import install
 from ..machine.run import Context, NodeError, unit_name
 from ..records import ledger
@@ -68,6 +68,8 @@ def observe(root: str = "/", wait_s: float = 0) -> Dict[str, Any]:
     result["health"] = health.all_of(context, max(_ASKED_LEAST_S, _ASKED_S - (time.monotonic() - began)))
     result["started"], result["ends"] = health.runs(context)
     result["booted"] = health.booted(context)
+    if now := loans.lent(context):
+        result["lent"] = now
     result["foreign"] = _foreign(context)
     result["troubles"] = troubles + _unwritable(context)
     result["unverified"] = context.unverified
@@ -119,6 +121,8 @@ def _foreign(context: Context) -> List[str]:
     ours = {unit_name(name) for name in context.ledger.get("allocations") or {}} | {"swarm-boot", "swarm"}
     if not context.ledger.head():
         ours.discard("swarm-boot")
+    if loans.borrowers(context):
+        ours.add("swarm-lender")
     if context.ledger.get("telemetry") is not None:
         ours |= {"swarm-sampler", "swarm-exporter"}
     found = set()

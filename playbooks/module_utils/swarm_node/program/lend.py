@@ -1,0 +1,92 @@
+"""What moves lent memory between two runs? This process, which asks nobody: it looks every second, and when somebody is slowed down.
+
+It takes the ledger's lock for each move, and does nothing while a run has it: limits stay as they are. Killed anywhere, the next
+one goes on from the limits that it finds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import sys
+import time
+from typing import Any, Dict, List, NoReturn, Optional, Tuple
+
+from ..concerns import loans
+from ..machine import systemd
+from ..machine.run import Context, NodeError
+from ..records import ledger
+
+#: Between two looks, at most and at least. [s]
+INTERVAL_S, PAUSE_S = 1.0, 0.1
+#: Between two moves: each has systemd read its files again, and whoever allocates and frees must not keep it at that. [s]
+GAP_S = 3.0
+
+
+class Lender:
+    """What one such process knows: the ledger as it was read last, and how its file looked then; when it moved something."""
+
+    def __init__(self, root: str = "/") -> None:
+        self.root = root
+        self.seen: Optional[ledger.Ledger] = None
+        self.stamp: Optional[Tuple[int, int, int]] = None
+        self.moved_at = float("-inf")
+
+    def look(self, now: float) -> List[Dict[str, Any]]:
+        """The certificates of what was moved. `now`: of a clock that is never set. [s]"""
+        self._read()
+        if self.seen is None or now - self.moved_at < GAP_S:
+            return []
+        if not any(map(loans.moves, loans.pools(Context(self.seen, check=True, root=self.root)).values())):
+            return []
+        try:
+            with ledger.opened(check=False, root=self.root, wait_s=0) as book:
+                found = list(loans.move(Context(book, root=self.root)))
+        except ledger.Busy:
+            return []
+        self.moved_at = now if found else self.moved_at
+        return found
+
+    def _read(self) -> None:
+        """Again only if the file is another one."""
+        try:
+            found = os.stat(ledger.below(self.root, ledger.LEDGER))
+        except FileNotFoundError:
+            self.seen = self.stamp = None
+            return
+        stamp = found.st_ino, found.st_mtime_ns, found.st_size
+        if stamp != self.stamp:
+            self.seen = ledger.load(self.root)
+            self.stamp = stamp
+
+    def wait(self) -> None:
+        """Until the next look, or until the kernel tells that somebody is above memory.high."""
+        time.sleep(PAUSE_S)
+        names = loans.borrowers(Context(self.seen, check=True, root=self.root)) if self.seen else []
+        with contextlib.ExitStack() as opened:
+            poll = select.poll()
+            for path in (ledger.below(self.root, f"{loans.folder(name)}/memory.events") for name in names):
+                with contextlib.suppress(OSError):
+                    file = opened.enter_context(open(path, "rb", buffering=0))
+                    file.read(4096)
+                    poll.register(file, select.POLLPRI)
+            poll.poll(int(1000 * (INTERVAL_S - PAUSE_S)))
+
+
+def run(root: str = "/") -> NoReturn:
+    """Without end."""
+    lender, told, works = Lender(root), "", False
+    while True:
+        try:
+            for one in lender.look(time.monotonic()):
+                print(loans.told(one), flush=True)
+            told = ""
+        except (NodeError, OSError, ValueError) as error:
+            if str(error) != told:
+                told = str(error)
+                print(told, file=sys.stderr, flush=True)
+        if not works:
+            works = True
+            systemd.ready()
+        lender.wait()

@@ -1,0 +1,386 @@
+"""Does lent memory go to who needs it, is each guarantee whole at every moment, and is nobody killed, wherever it is interrupted?
+
+On files that stand for the kernel's: a limit below what is used kills, as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from swarm_node.concerns import devices, loans, slices
+from swarm_node.machine import systemd
+from swarm_node.machine.loan_sizes import Borrower, moves
+from swarm_node.machine.run import Context, NodeError
+from swarm_node.program import lend
+from swarm_node.records import ledger
+
+PAGE, MIB = 4096, 1 << 20
+
+
+class Stopped(Exception):
+    """The process was killed here."""
+
+
+@dataclass
+class Machine:
+    """A node with memory of so many MiB to lend. `after`: writes until the process that writes is killed."""
+
+    root: Path
+    budget: int
+    killed: list[str] = field(default_factory=list)
+    after: int = 10**9
+    writes: int = 0
+
+    def add(self, name: str, low: int, share: int, most: int, used: int = 0, mems: str = "") -> None:
+        """In MiB."""
+        place = Path(self.root, *loans.folder(name).split("/")[1:])
+        place.mkdir(parents=True)
+        size = {"memory_low": low * MIB, "memory_max": share * MIB, "memory_most": most * MIB, "mems": mems}
+        size["memory_high"] = loans.high(share * MIB, low * MIB)
+        for file, text in (("max", share * MIB), ("high", size["memory_high"]), ("low", low * MIB), ("current", used * MIB)):
+            (place / f"memory.{file}").write_text(f"{text}\n")
+        (place / "memory.stat").write_text("anon 1\ninactive_file 0\n")
+        unit = Path(self.root, *systemd.UNITS.split("/")[1:], f"{place.name}")
+        unit.parent.mkdir(parents=True, exist_ok=True)
+        unit.write_text(f"[Slice]\nMemoryLow={low * MIB}\nMemoryHigh={size['memory_high']}\nMemoryMax={share * MIB}\n")
+        book = ledger.load(str(self.root), check=False)
+        book.open = True
+        book.data.update(lineage="L", serial=1, fleet="lab")
+        book.record("allocations", name, value={"workload": name[:-2], "gpus": [], "slice": size})
+
+    def uses(self, name: str, amount: int, read: int = 0) -> None:
+        """In MiB, of which `read` is of files; never a round number."""
+        place = Path(self.root, *loans.folder(name).split("/")[1:])
+        (place / "memory.current").write_text(f"{amount * MIB + 3 * PAGE}\n")
+        (place / "memory.stat").write_text(f"inactive_file {read * MIB}\n")
+
+    def number(self, name: str, file: str = "memory.max") -> int:
+        """In MiB."""
+        return int(Path(self.root, *loans.folder(name).split("/")[1:], file).read_text()) // MIB
+
+    def limits(self) -> dict[str, int]:
+        home = Path(self.root, *loans.CGROUPS.split("/")[1:])
+        names = (place.name[6:-6].replace("_", "-") for place in sorted(home.glob("swarm-*.slice")))
+        return {name: self.number(name) for name in names}
+
+    def poke(self, path: str, text: str) -> None:
+        """The kernel, for memory.high and memory.max."""
+        self.writes += 1
+        if self.writes > self.after:
+            raise Stopped
+        file = Path(self.root, *path.split("/")[1:])
+        file.write_text(text)
+        name = file.parent.name[6:-6].replace("_", "-")
+        current = int((file.parent / "memory.current").read_text())
+        stat = file.parent / "memory.stat"
+        read = int(stat.read_text().split("inactive_file ")[1])
+        if file.name == "memory.high" and current > int(text):
+            back = min(read, current - int(text))
+            (file.parent / "memory.current").write_text(str(current - back))
+            stat.write_text(f"inactive_file {read - back}\n")
+        if file.name == "memory.max" and current > int(text):
+            self.killed.append(name)
+        assert sum(self.limits().values()) <= self.budget, f"{self.limits()} are more than there is"
+
+    def reload(self) -> None:
+        """Systemd sets what the files of slices say."""
+        home = Path(self.root, *systemd.UNITS.split("/")[1:])
+        for unit in home.glob("swarm-*_*.slice"):
+            text = dict(line.split("=") for line in unit.read_text().splitlines() if "=" in line)
+            place = Path(self.root, *loans.CGROUPS.split("/")[1:], unit.name)
+            (place / "memory.high").write_text(text["MemoryHigh"])
+            (place / "memory.max").write_text(text["MemoryMax"])
+            if int((place / "memory.current").read_text()) > int(text["MemoryMax"]):
+                self.killed.append(unit.name)
+
+    def look(self) -> list[dict[str, Any]]:
+        return lend.Lender(str(self.root)).look(0.0)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    here = Machine(tmp_path, 300)
+
+    def poke(context: Context, path: str, text: str) -> None:
+        here.poke(path, text)
+
+    monkeypatch.setattr(Context, "poke", poke)
+
+    def act(context: Context, argv: list[str], **_: Any) -> str:
+        if argv[1] == "daemon-reload":
+            here.reload()
+        return ""
+
+    write = Context.write
+
+    def written(context: Context, path: str, text: str, mode: int = 0o644) -> bool:
+        here.writes += 1
+        if here.writes > here.after:
+            raise Stopped
+        return write(context, path, text, mode)
+
+    monkeypatch.setattr(Context, "act", act)
+    monkeypatch.setattr(Context, "write", written)
+    monkeypatch.setattr(Context, "run", lambda *_, **__: "")
+    monkeypatch.setattr(loans, "SHRINK_WAIT_S", 0)
+    return here
+
+
+def pair(machine: Machine, hungry: int, quiet: int) -> None:
+    machine.add("hungry-0", 40, 150, 200, hungry)
+    machine.add("quiet-0", 40, 150, 200, quiet)
+
+
+def test_what_one_leaves_idle_goes_to_who_is_pressed(machine: Machine) -> None:
+    pair(machine, 140, 20)
+    (certificate,) = machine.look()
+    now = machine.limits()
+    assert now["hungry-0"] == 200 and now["quiet-0"] >= 40 and sum(now.values()) <= 300
+    assert certificate["held"] <= certificate["lent"] and certificate["moved"].keys() == now.keys()
+    assert machine.number("hungry-0", "memory.high") == 180
+    machine.reload()
+    assert machine.limits() == now, "whoever reloads systemd changes nothing"
+    assert machine.look() == [] and not machine.killed, "and there is nothing more to move"
+
+
+def test_what_comes_back_is_what_is_idle_by_then(machine: Machine) -> None:
+    pair(machine, 140, 20)
+    machine.look()
+    machine.uses("hungry-0", 30)
+    machine.uses("quiet-0", machine.number("quiet-0") - 2)
+    machine.look()
+    assert machine.number("quiet-0") > 100 and machine.number("hungry-0") >= 40
+    machine.uses("hungry-0", 130)  # more than it may by now: the kernel holds it
+    assert sum(machine.limits().values()) <= 300 and not machine.killed
+
+
+def test_what_is_in_use_is_taken_from_nobody(machine: Machine) -> None:
+    pair(machine, 145, 145)
+    assert machine.look() == [] and machine.limits() == {"hungry-0": 150, "quiet-0": 150}
+
+
+def test_files_that_were_read_press_nobody_and_are_given_back(machine: Machine) -> None:
+    pair(machine, 140, 20)
+    machine.uses("quiet-0", 145, read=125)
+    assert machine.look() and machine.number("hungry-0") == 200 and not machine.killed
+    machine.uses("hungry-0", 199, read=180)
+    machine.uses("quiet-0", machine.number("quiet-0") - 3, read=machine.number("quiet-0") - 20)
+    assert machine.look() == []
+
+
+def test_who_grows_at_that_moment_keeps_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look and the write somebody used what was idle."""
+    pair(machine, 140, 20)
+    poke = Context.poke
+
+    def late(context: Context, path: str, text: str) -> None:
+        if path.endswith("swarm-quiet_0.slice/memory.high") and machine.number("quiet-0", "memory.current") == 20:
+            machine.uses("quiet-0", 120)
+        poke(context, path, text)
+
+    monkeypatch.setattr(Context, "poke", late)
+    assert machine.look() == [] and not machine.killed
+    assert machine.limits() == {"hungry-0": 150, "quiet-0": 150}
+    assert machine.number("quiet-0", "memory.high") == 135
+
+
+def test_who_allocates_and_frees_does_not_keep_systemd_reading(machine: Machine) -> None:
+    pair(machine, 140, 20)
+    lender, moves = lend.Lender(str(machine.root)), 0
+    for turn in range(100):
+        moves += bool(lender.look(turn / 10))
+        names = ("hungry-0", "quiet-0") if turn % 2 else ("quiet-0", "hungry-0")
+        machine.uses(names[0], machine.number(names[0]) - 2)
+        machine.uses(names[1], 1)
+    assert 2 <= moves <= 10 / lend.GAP_S + 1
+
+
+def test_a_node_that_was_given_back_or_whose_ledger_is_damaged_moves_nothing(machine: Machine) -> None:
+    pair(machine, 140, 20)
+    lender, file = lend.Lender(str(machine.root)), Path(machine.root, *ledger.LEDGER.split("/")[1:])
+    text = file.read_text()
+    file.write_text("{")
+    with pytest.raises(NodeError):
+        lender.look(0.0)
+    file.unlink()
+    assert lender.look(1.0) == []
+    file.write_text(text.replace(str(150 * MIB), '"many"'))
+    assert lender.look(2.0) == []
+    file.write_text(text)
+    assert lender.look(3.0)
+
+
+def test_a_run_goes_first(machine: Machine) -> None:
+    pair(machine, 140, 20)
+    with ledger.opened(check=False, root=str(machine.root)):
+        assert machine.look() == []
+    assert machine.look()
+
+
+@pytest.mark.parametrize("after", range(6))
+def test_killed_at_any_write_the_next_one_goes_on(machine: Machine, after: int) -> None:
+    pair(machine, 140, 20)
+    machine.after = after
+    with pytest.raises(Stopped):
+        machine.look()
+    machine.uses("hungry-0", machine.number("hungry-0") - 1)  # all that it may use by then
+    machine.reload()  # by anyone
+    assert sum(machine.limits().values()) <= 300 and not machine.killed
+    machine.after = 10**9
+    machine.look()
+    assert machine.number("hungry-0") == 200 and sum(machine.limits().values()) <= 300 and not machine.killed
+
+
+def context(machine: Machine) -> Context:
+    book = ledger.load(str(machine.root), check=False)
+    return Context(book, root=str(machine.root))
+
+
+@pytest.mark.parametrize("order", [("hungry-0", "quiet-0"), ("quiet-0", "hungry-0")])
+def test_a_guarantee_takes_what_is_idle_first_and_leaves_the_borrower_what_it_uses(
+    machine: Machine, order: tuple[str, str]
+) -> None:
+    pair(machine, 140, 20)
+    machine.look()
+    machine.uses("hungry-0", 115)
+    # The plan: 100 for a newcomer, so that each has a share of 100.
+    here = context(machine)
+    for name in order:
+        want = dict(here.ledger.get("allocations", name, "slice"), memory_max=100 * MIB, memory_high=95 * MIB)
+        own = loans.granted(here, name, want)
+        assert own["memory_max"] % PAGE == own["memory_high"] % PAGE == 0, "else it reads as drift"
+        loans.make_room(here, name, own["memory_max"], own["memory_high"])
+        loans._files(here, loans.pools(here)[""], {name: own["memory_max"]})
+        here.ledger.record("allocations", name, "slice", value=want)
+    assert loans.granted(here, "owner-0", {"memory_max": 100 * MIB}) == {"memory_max": 100 * MIB}
+    now = machine.limits()
+    assert sum(now.values()) <= 200 and now["hungry-0"] > 115 and now["quiet-0"] >= 40 and not machine.killed
+
+
+def test_one_that_uses_more_than_its_new_part_gets_what_others_leave_idle(machine: Machine) -> None:
+    pair(machine, 140, 20)
+    machine.look()
+    machine.uses("hungry-0", 115)
+    here = context(machine)
+    shares = {name: dict(here.ledger.get("allocations", name, "slice"), memory_max=100 * MIB) for name in machine.limits()}
+    here.ledger.record("allocations", "quiet-0", "slice", value=shares["quiet-0"])
+    own = loans.granted(here, "hungry-0", shares["hungry-0"])
+    assert 115 * MIB < own["memory_max"] < 160 * MIB
+    assert own["memory_max"] + machine.number("quiet-0") * MIB <= 200 * MIB and not machine.killed
+
+
+def test_what_was_written_cannot_be_taken_back_and_the_guarantee_waits(machine: Machine) -> None:
+    pair(machine, 140, 20)
+    machine.look()
+    machine.uses("hungry-0", 190)
+    here = context(machine)
+    want = dict(here.ledger.get("allocations", "quiet-0", "slice"), memory_max=60 * MIB)
+    with pytest.raises(NodeError, match=r"hungry-0 uses .* nothing was killed"):
+        loans.granted(here, "quiet-0", want)
+    assert machine.number("hungry-0") == 200 and machine.number("hungry-0", "memory.high") == 180 and not machine.killed
+
+
+def test_who_lent_something_and_leaves_is_made_up_for(machine: Machine) -> None:
+    """Else who remains has more than the plan counts, and a newcomer is promised the same memory."""
+    pair(machine, 140, 20)
+    machine.look()
+    machine.uses("hungry-0", 60)
+    here = context(machine)
+    here.ledger.record("allocations", "quiet-0", value=None)
+    assert loans.granted(here, "owner-0", {"memory_max": 150 * MIB})
+    assert machine.number("hungry-0") <= 150
+    assert not machine.killed
+
+
+def test_pools_of_other_numa_nodes_are_apart(machine: Machine) -> None:
+    machine.add("hungry-0", 40, 150, 200, 140, mems="0")
+    machine.add("quiet-0", 40, 150, 200, 20, mems="1")
+    assert machine.look() == []
+
+
+def test_a_limit_that_was_lent_reads_as_the_plans_and_one_by_hand_does_not(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair(machine, 140, 20)
+    machine.look()
+    monkeypatch.setattr(loans, "_served", lambda context: True)
+    here = context(machine)
+    was = here.ledger.get("allocations", "hungry-0", "slice")
+
+    def read(name: str = "hungry-0") -> Mapping[str, Any]:
+        return slices.read(here, name, was) or {}
+
+    assert read()["memory_max"] == 150 * MIB and read()["memory_most"] == 200 * MIB
+    assert loans.lent(here) == {name: limit * MIB for name, limit in machine.limits().items()}
+    place = Path(machine.root, *loans.folder("hungry-0").split("/")[1:])
+    for file, text in (("memory.max", 290 * MIB), ("memory.max", 30 * MIB), ("memory.high", 12 * MIB)):
+        was_there = (place / file).read_text()
+        (place / file).write_text(str(text))
+        assert (read()["memory_max"], read()["memory_high"]) != (150 * MIB, was["memory_high"]), file
+        (place / file).write_text(was_there)
+    monkeypatch.setattr(loans, "_served", lambda context: False)
+    assert read()["memory_most"] is None, "nothing moves it any more"
+
+
+def test_a_step_sets_what_its_node_lends_and_records_what_the_plan_says(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair(machine, 140, 20)
+    machine.look()
+    made: list[Any] = []
+    monkeypatch.setattr(slices, "apply", lambda context, name, part: made.append(part["slice"]) or [])
+    monkeypatch.setattr(devices, "apply", lambda *_: [])
+    here = context(machine)
+    was = here.ledger.get("allocations", "hungry-0", "slice")
+    whole = {"workload": "hungry", "gpus": [], "slice": dict(was, cpu_weight=7)}
+    slices.STEPS["slice"](here, "hungry-0", {"allocations": {"hungry-0": whole}})
+    assert made[0]["memory_max"] > 140 * MIB and made[0]["cpu_weight"] == 7
+    assert here.ledger.get("allocations", "hungry-0", "slice")["memory_max"] == 150 * MIB
+
+
+SIZES = st.integers(1, 4000)
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> dict[str, Borrower]:
+    found = {}
+    for name in "abcde"[: draw(st.integers(1, 5))]:
+        low, more, rest = draw(SIZES), draw(st.integers(0, 4000)), draw(st.integers(0, 4000))
+        limit = draw(st.integers(low, low + more + rest))
+        used = draw(st.integers(0, limit))
+        found[name] = Borrower(*(PAGE * 64 * size for size in (low, low + more, low + more + rest, limit, used)))
+    return found
+
+
+@given(pools())
+def test_no_move_breaks_a_sum_a_guarantee_or_an_upper_end_or_takes_what_is_used(pool: dict[str, Borrower]) -> None:
+    found = moves(pool)
+    after = {name: found.get(name, one.limit) for name, one in pool.items()}
+    lent = sum(one.share for one in pool.values())
+    assert sum(after.values()) <= max(lent, sum(one.limit for one in pool.values()))
+    raised = [name for name in pool if after[name] > pool[name].limit]
+    assert not raised or sum(after.values()) <= lent
+    for name, one in pool.items():
+        assert after[name] % PAGE == 0 and after[name] <= max(one.limit, one.most)
+        assert after[name] >= min(one.limit, max(one.low, one.used + min(8 * MIB, one.limit)))
+        assert name not in raised or one.pressed
+
+
+@given(pools())
+def test_a_move_is_followed_by_none_unless_somebody_uses_more(pool: dict[str, Borrower]) -> None:
+    seen, now = set(), pool
+    for _ in range(12):
+        found = moves(now)
+        if not found:
+            return
+        now = {name: one._replace(limit=found.get(name, one.limit)) for name, one in now.items()}
+        state = tuple(one.limit for one in now.values())
+        assert state not in seen, "it goes back and forth"
+        seen.add(state)
+    raise AssertionError("it never ends")
