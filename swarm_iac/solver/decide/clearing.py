@@ -5,7 +5,6 @@ Capacity is freed for one unplaced workload after the other, a few nodes at a ti
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 
 from swarm_iac.model.placement import Goal
@@ -85,12 +84,12 @@ def _takes(request: WorkloadRequest, full: set[int]) -> bool:
 
 
 def fewer(
-    snapshot: Snapshot, classified: Classified, counts: Pairs, counted: Goal, watch: Watch, left: float = math.inf
+    snapshot: Snapshot, classified: Classified, counts: Pairs, counted: Goal, watch: Watch, limit: TimeLimit
 ) -> tuple[Pairs, Goal]:
     """The least that any placement of the same replicas moves, by columns or as `counted`, and the placement that they give."""
     if counted.bound == counted.value or watch.stopped:
         return counts, counted
-    least = fewest_by_columns(snapshot, classified, counts, snapshot.stack.solve.effort, TimeLimit(watch.ended, left))
+    least = fewest_by_columns(snapshot, classified, counts, snapshot.stack.solve.effort, limit)
     if least.found is not None and moves_of(snapshot, classified, least.found) < counted.value:
         counts = undo_moves(snapshot, classified, least.found)
     moves = moves_of(snapshot, classified, counts)

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 from swarm_iac.model.placement import Goal
+from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.bounds.gpu_bounds import PriorityBounds
 from swarm_iac.solver.decide.clearing import cleared, fewer
 from swarm_iac.solver.decide.large import fill
@@ -210,9 +211,8 @@ def _all_at_once(
         best = better(best, found)
     best = better(best, restored(snapshot, classified, undo_moves(snapshot, classified, best[1]), watch.ended))
     if _open(best[0].scores) and not watch.stopped:
-        moved, goal = fewer(
-            snapshot, classified, best[1], moves_goal(snapshot, classified, best[1]), watch, in_all(snapshot, CHANGE) * FEWER
-        )
+        limit = TimeLimit(watch.ended, in_all(snapshot, CHANGE) * FEWER)
+        moved, goal = fewer(snapshot, classified, best[1], moves_goal(snapshot, classified, best[1]), watch, limit)
         best = better(best, moved)
         if not short(snapshot, best[1]):  # then the least that these replicas move is the least of all
             best = replace(best[0], scores=[_at_least(score, goal) for score in best[0].scores]), *best[1:]

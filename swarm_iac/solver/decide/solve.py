@@ -40,7 +40,7 @@ from swarm_iac.solver.decide.moves import moves_with_causes
 from swarm_iac.solver.decide.proofs import preferences, still_bounded, with_failures, with_shares_of
 from swarm_iac.solver.decide.small import complete, decided
 from swarm_iac.solver.exact.attempt import attempt
-from swarm_iac.solver.exact.effort import BOUNDS, CHANGE, FROM_NOTHING, OTHERS, RUINED, columns, in_all
+from swarm_iac.solver.exact.effort import BOUNDS, CHANGE, FEWER, FROM_NOTHING, OTHERS, RUINED, columns, in_all
 from swarm_iac.solver.exact.search import EFFORT, Found, never
 from swarm_iac.solver.exact.watch import Watch, goals_of
 from swarm_iac.solver.explain.conflict import Causes, capacity_of
@@ -318,7 +318,7 @@ def _cleared(snapshot: Snapshot, classified: Classified, most: dict[str, int], w
     watch.phase("counting the fewest moves")
     moves = moves_goal(snapshot, classified, counts)
     watch.tell((*goals_of_large(snapshot, counts, most, bounds), moves))
-    counts, moves = fewer(snapshot, classified, counts, moves, watch)
+    counts, moves = fewer(snapshot, classified, counts, moves, watch, columns(snapshot, watch, large=True).part(FEWER))
     return _large_solution(
         snapshot, classified, counts, (*goals_of_large(snapshot, counts, most, bounds), moves), rounds, watch
     )

@@ -22,6 +22,9 @@ KIND = 1e-5
 BOUNDS = {"from nothing": 0.25, "change": 0.06}
 #: And those on shares and on replicas.
 OTHERS = {"from nothing": 0.15, "change": 0.04}
+#: The part of columns that counting the fewest moves has on a large fleet. One round of pricing or none: half a round bounds
+#: nothing.
+FEWER = 0.1
 
 
 def in_all(snapshot: Snapshot, table: dict[str, float]) -> float:
