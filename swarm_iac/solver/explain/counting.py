@@ -52,13 +52,14 @@ def reach(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str] = EV
     unbound, plain = 0, not (request.together or request.by_rack or request.even)
     rest = model_limits.left_on(capacity, request, rules) if request.models else {}
     empty: dict[int, int] = {}  # of nodes on which nothing stands, one of each kind is counted
+    hindered = hindering(capacity.snapshot, request)
     for host in capacity.snapshot.nodes.values():
         if home or capacity.counts[request.name] or capacity.load[host.name] or request.others:
-            cap = on_node(capacity, request, host, rules, left, home)
+            cap = on_node(capacity, request, host, rules, left, home, hindered)
         elif (kind := capacity.snapshot.alike[host.name]) in empty:
             cap = empty[kind]
         else:
-            cap = empty[kind] = on_node(capacity, request, host, rules, left)
+            cap = empty[kind] = on_node(capacity, request, host, rules, left, None, hindered)
         if cap > 0:
             found.append((host, cap))
             if plain and host.rack not in capacity.racks:
@@ -109,9 +110,10 @@ def on_node(
     rules: Set[str],
     fit: int,
     home: Counter[str] | None = None,
+    hindered: Mapping[str, frozenset[str]] | None = None,
 ) -> int:
-    """The most replicas that can be added on one node, the rules on racks and ceilings aside."""
-    unfit = hindering(capacity.snapshot, request)[host.name]
+    """The most replicas that can be added on one node, the rules on racks and ceilings aside. `hindered`: see `hindering`."""
+    unfit = (hindering(capacity.snapshot, request) if hindered is None else hindered)[host.name]
     if unfit and (out := unfit & rules):
         if out - CLOSED or host.state not in ("ready", "cordon") or not home:
             return 0

@@ -201,6 +201,8 @@ def suited(requests: list[WorkloadRequest]) -> Callable[[NodeCapacity], tuple[in
     """Which of the workloads suit a node, its state aside? Worked out once for nodes that are alike."""
     keys = sorted({key for request in requests for key in request.place.labels})
     known: dict[tuple[object, ...], tuple[int, ...]] = {}
+    asks = [(request.asked, request.on_one, request.joined) for request in requests]
+    one_of = dict(zip(asks, requests, strict=True))
 
     def fits(host: NodeCapacity) -> tuple[int, ...]:
         like = (
@@ -212,7 +214,8 @@ def suited(requests: list[WorkloadRequest]) -> Callable[[NodeCapacity], tuple[in
             tuple(host.labels.get(key) for key in keys),
         )
         if like not in known:
-            known[like] = tuple(k for k, request in enumerate(requests) if suits_but_state(request, host))
+            suit = {ask for ask, request in one_of.items() if suits_but_state(request, host)}
+            known[like] = tuple(k for k, ask in enumerate(asks) if ask in suit)
         return known[like]
 
     return fits
@@ -238,9 +241,10 @@ def _racks(
         racks = [rack for rack, one in classes.items() if one == number]
         firsts = [capacity.snapshot.nodes[names[0]] for names in nodes]
         shapes = [h for h, host in enumerate(firsts) if host.rack is not None and classes.get(host.rack) == number]
+        uses = {h: [firsts[h].of_rack(request) for request in requests] for h in shapes}
         for i in range(len(RACK)):
             limit = sum(max(0, capacity.racks[rack][i]) for rack in racks)
-            amounts = {h: tuple((k, use) for k, a in enumerate(requests) if (use := firsts[h].of_rack(a)[i])) for h in shapes}
+            amounts = {h: tuple((k, each[i]) for k, each in enumerate(uses[h]) if each[i]) for h in shapes}
             inside = tuple((h, found) for h, found in amounts.items() if found)
             if inside and limit < ENDLESS // 2:
                 rows.append(Row(limit, (), inside))
