@@ -133,7 +133,7 @@ is given to all ranges of the rack, the same part of each. Where tunings say wha
 (`gpu_power_loss: 8`), those that lose most by a watt less get theirs first, so that the least speed is lost; plans and `swarm
 why` show how much. An example: 16 such GPUs and 8 kW, so each may draw 500 W. A job that brings `gpu_power: 700 W` for four
 of them leaves 5.2 kW to the other twelve, which is 433 W each. Limits change while work runs, and in a rack they fall before
-others rise.
+others rise. A machine may have a budget of its own, `power` of its [`hardware`](#hardware); both hold.
 """
 
 PRICES = """\

@@ -271,3 +271,6 @@ class Desired(Value):
     hardware: Declared | None = Field(default=None, description="None: not checked.")
     rack: str = Field(default="", description="Its rack, when that has a power budget.")
     rack_power_w: int = Field(default=0, description="What the power limits of that rack's GPUs may add up to. [W]")
+    power_w: int = Field(
+        default=0, exclude_if=lambda watts: not watts, description="What those of its own GPUs may add up to; 0: any sum. [W]"
+    )

@@ -125,6 +125,21 @@ def _power(rng: random.Random, fleet: dict[str, Any]) -> None:
         fleet["workloads"][name]["each"]["gpu_power"] = rng.choice(["400 W", "700 W"])
 
 
+def _node_power(rng: random.Random, fleet: dict[str, Any]) -> None:
+    """Machines whose budget carries one workload, or two, that bring a limit; their GPUs are limited differently."""
+    fleet.setdefault("tuning", {}).update({"cool": {"gpu_power": "300 W"}, "warm": {"gpu_power": "350..500 W"}})
+    for node in fleet["nodes"].values():
+        node["tuning"] = rng.choice(["cool", "warm"])
+    shapes = fleet.setdefault("shapes", {})
+    for shape, cards in (("small", 2), ("large", 4)):
+        shapes[shape] = {"power": f"{350 * cards + rng.choice([0, 110, 350, 400, 800])} W"}
+    for name in rng.sample(sorted(fleet["workloads"]), 2):
+        fleet["workloads"][name]["each"]["gpu_power"] = rng.choice(["400 W", "700 W"])
+    for rack in fleet["racks"].values():
+        if "power" in rack:
+            rack["power"] = "4 kW"
+
+
 def _numa(rng: random.Random, fleet: dict[str, Any]) -> None:
     for name in rng.sample(sorted(fleet["workloads"]), 2):
         request = fleet["workloads"][name]
@@ -182,12 +197,13 @@ ON_NODES: dict[str, Rule] = {
 #: One for each budget of a row of the table.
 BUDGETS: dict[str, Rule] = {
     **ON_NODES,
-    **{one.rule: _limit(one) for one in (*NODE, *USER, *TEAM, *CLUSTER) if one.rule not in ON_NODES},
+    **{one.rule: _limit(one) for one in (*NODE, *USER, *TEAM, *CLUSTER) if one.row and one.rule not in ON_NODES},
     **{one.rule: _uplink(one) for one in RACK if one.row},
 }
 RULES: dict[str, Rule] = {
     "parts_fit_cards": _each("gpus", *({"count": 1, "share": share / 1000} for share in (300, 500, 600, 700))),
     "power_stays_under_rack_budget": _power,
+    "power_stays_under_node_budget": _node_power,
     **{name: _request("place", *places) for name, places in GROUPED.items()},
     "single_fits_numa_node": _numa,
     "replicas_fit_link_groups": _links,
@@ -250,7 +266,8 @@ def fleet_of(names: tuple[str, ...], seed: int) -> tuple[Stack, Stack]:
     nodes, works = fleet["nodes"], fleet["workloads"]
     rest = {key: value for key, value in fleet.items() if key in ("racks", "limits", "tuning", "teams")}
     joined = {"large": HARDWARE["large"] | {"links": {"nvlink": fleet["links"]}}} if "links" in fleet else {}
-    rest |= {"hardware": HARDWARE | joined, "solve": {"moves": rng.choice([0, 1, 4])}}
+    shapes = {name: shape | fleet.get("shapes", {}).get(name, {}) for name, shape in (HARDWARE | joined).items()}
+    rest |= {"hardware": shapes, "solve": {"moves": rng.choice([0, 1, 4])}}
     after = {name: node | fleet.get("after", {}).get(name, {}) for name, node in nodes.items()}
     before = stack_of(nodes, {name: request for name, request in works.items() if name != "w1"}, **rest)
     return before, stack_of(after, works, **rest)

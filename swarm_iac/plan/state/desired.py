@@ -80,6 +80,7 @@ def _node(stack: Stack, name: str, power: Watts | None, allocations: tuple[Alloc
         hold=tuple(sorted(stack.runs_as(each) for each in allocations if stack.workloads[each.workload].hold)),
         handover={stack.runs_as(allocation): handover(stack.workloads[allocation.workload]) for allocation in allocations},
         **_rack(stack, name),
+        power_w=int(stack.hardware_of(name).power or 0),
     )
 
 

@@ -256,14 +256,22 @@ def _racks(stack: Stack) -> Iterator[tuple[str, str, str]]:
             what = "only workloads with `gpu_power`" if any(caps) else "nothing"
             words = f"bounds {what}: no GPU of this rack has a cap, and one without counts 0 W"
             yield f"racks.{name}.power", words, "give its nodes a `tuning` with `gpu_power`"
+    for name, shape in stack.hardware.items():
+        nodes = [node.name for node in stack.nodes.values() if node.hardware == name]
+        capped = (caps and all(caps)) or any(stack.tuning_of(node).gpu_power is not None for node in nodes)
+        if shape.power is not None and nodes and not (capped and shape.gpus.count):
+            words = "bounds nothing: no GPU of these nodes has a cap, and one without counts 0 W"
+            yield f"hardware.{name}.power", words, "give its nodes a `tuning` with `gpu_power`"
     for name, tuning in stack.tuning.items():
         inside = [node.rack for node in stack.nodes.values() if node.tuning == name]
         budgets = [stack.racks[rack].power for rack in inside if rack in stack.racks]
+        budgets += [stack.hardware_of(node.name).power for node in stack.nodes.values() if node.tuning == name]
         if tuning.gpu_power is not None and tuning.gpu_power.open and inside and not any(budgets):
             words = (
-                f"is never lowered: none of its nodes is in a rack with `power`, so it is {tuning.gpu_power.most} everywhere"
+                "is never lowered: none of its nodes has `power`, or is in a rack that has, "
+                f"so it is {tuning.gpu_power.most} everywhere"
             )
-            yield f"tuning.{name}.gpu_power", words, "give the rack a `power`, or write one value"
+            yield f"tuning.{name}.gpu_power", words, "give the rack or the hardware a `power`, or write one value"
 
 
 def _power_saving(stack: Stack) -> Iterator[tuple[str, str, str]]:
