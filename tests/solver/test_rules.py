@@ -180,6 +180,12 @@ def _away_from(rng: random.Random, fleet: dict[str, Any]) -> None:
         fleet["workloads"][name]["place"] = fleet["workloads"][name].get("place", {}) | {"away_from": away}
 
 
+def _prefer_apart(rng: random.Random, fleet: dict[str, Any]) -> None:
+    level = rng.choice(["node", "rack", "site"])
+    for name in rng.sample(sorted(fleet["workloads"]), 2):
+        fleet["workloads"][name]["place"] = fleet["workloads"][name].get("place", {}) | {"prefer_apart": level}
+
+
 def _movable(rng: random.Random, fleet: dict[str, Any]) -> None:
     for name in rng.sample(sorted(fleet["workloads"]), 2):
         fleet["workloads"][name]["movable"] = False
@@ -213,6 +219,7 @@ RULES: dict[str, Rule] = {
     "away_from_keeps_off": _away_from,
     "prefer": _request("place", {"prefer": {"zone": "a"}}, {"prefer": {"zone": "b", "rack": "r1"}}),
     "near": _request("place", {"near": "rack"}, {"near": "site"}),
+    "prefer_apart": _prefer_apart,
     "immovable_stay": _movable,
     "models_stay_under_limits": _by_model,
     "gpu_model_matches": _each("gpus", "2 x H100", "1 x L40S", "1 x H100"),

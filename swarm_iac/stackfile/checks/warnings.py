@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
@@ -146,7 +147,11 @@ def _preferences(stack: Stack) -> Iterator[tuple[str, str, str]]:
     for node in stack.nodes.values():
         for label, value in node.labelled.items():
             values.setdefault(label, set()).add(value)
+    apart = Counter(one.place.prefer_apart for one in stack.workloads.values())
     for name, one in stack.workloads.items():
+        if (level := one.place.prefer_apart) and apart[level] < 2:
+            words = f"no other workload has `prefer_apart: {level}`, so there is none that it is apart from"
+            yield f"workloads.{name}.place.prefer_apart", words, "write it at the others, too"
         for label, value in one.place.prefer.items():
             if value not in values.get(label, ()):
                 hint = nearest(value, values[label]) if label in values else nearest(label, values)
