@@ -14,11 +14,13 @@ from swarm_iac.model.hardware import GPU_MEMORY
 from swarm_iac.model.place.groups import Level
 from swarm_iac.model.place.taints import ANY
 from swarm_iac.model.resources.table import LIMITS, RESOURCES, UNDECLARED
+from swarm_iac.model.settings import GIANT_PAGE, HUGE_PAGE
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.checks.feasibility import holds
 from swarm_iac.stackfile.reading.messages import nearest
 from swarm_iac.stackfile.reading.source import Loaded, Source, Step, join
+from swarm_iac.units import Bytes
 
 #: What no machine has: as much is there as `limits` say.
 _POOLS = tuple(row for row in RESOURCES if row.capacity is None and not row.itself)
@@ -68,8 +70,16 @@ def _at(source: Source, path: str, message: str, hint: str) -> Problem:
 
 
 def _hardware(stack: Stack) -> Iterator[tuple[str, str, str]]:
-    """A model that nobody knows, close to one that everybody knows. With its memory it is meant as it is written."""
+    """A model that nobody knows, close to one that everybody knows; with its memory it is meant as it is written. Huge pages
+    of which not one is whole.
+    """
     for name, one in stack.hardware.items():
+        for key, page in (("hugepages", HUGE_PAGE), ("hugepages_1g", GIANT_PAGE)):
+            size = int(getattr(one, key))
+            if 0 < size < page:
+                whole = f"{page >> 20} MiB" if page < GIANT_PAGE else "1 GiB"
+                words = f"{Bytes(size)} is less than one page of {whole}, so none is kept"
+                yield f"hardware.{name}.{key}", words, f"write {whole}, or more"
         model = one.gpus.model or ""
         close = get_close_matches(model.upper(), GPU_MEMORY, n=1, cutoff=0.8)
         if model and model not in GPU_MEMORY and one.gpus.memory is None and close:
