@@ -111,6 +111,9 @@ class UnitState(Value):
     restart: bool = Field(default=True, description="Started again when it fails.")
     gang: bool = Field(default=False, description="Never started again without its gang.")
     unconfined: bool | None = Field(default=None, description="True: it may do what jobs do not need.")
+    links: tuple[tuple[Card, ...], ...] | None = Field(
+        default=None, exclude_if=_unknown, description="What NCCL is told: groups of its GPUs that NVLink joins; None: nothing."
+    )
     on_boot: OnBoot = Field(default="start", description="After a reboot: started by the node itself, or waits for a run.")
 
 
