@@ -168,6 +168,12 @@ class GpuFacts(Value):
     power_default_w: int = 0
     processes: tuple[str, ...] = Field(default=(), description="'PID USER COMMAND' of each process on it.")
     mig: bool = Field(default=False, exclude_if=not_, description="It is in MIG mode.")
+    instances: tuple[Annotated[str, Field(pattern=r"^[1-7]g@[0-7]/[1-8]$")], ...] = Field(
+        default=(),
+        max_length=8,
+        exclude_if=not_,
+        description="MIG instances that are there: compute slices@first/number of memory slices.",
+    )
     nvlink: tuple[Card, ...] | None = Field(
         default=None, exclude_if=_unknown, description="GPUs that NVLink joins it with; None: nobody could tell."
     )
