@@ -16,8 +16,12 @@ from swarm_iac.model.power import by_node, caps, loss
 from swarm_iac.model.stack import Stack
 from swarm_iac.plan import desired
 from swarm_iac.solver import solve, why
+from swarm_iac.solver.explain.counting import possible
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.stackfile.locks import lock
 from tests.solver.fleets import stack_of
+from tests.solver.oracle import as_large, as_small, check_change, check_exact, check_fill
+from tests.solver.test_rules import fleet_of
 
 
 def racks(first: str, power: str, jobs: int = 2, **rest: Any) -> Stack:
@@ -211,11 +215,12 @@ def machines(power: str, tuning: str = "450..500 W", jobs: int = 2, **rest: Any)
     )
 
 
+@pytest.mark.parametrize("answer", [solve, as_large, as_small], ids=["exact", "large", "without time"])
 @pytest.mark.parametrize(("power", "placed"), [("4279 W", 0), ("4280 W", 2), ("4959 W", 2), ("4960 W", 4)])
-def test_a_node_carries_what_its_own_budget_does(power: str, placed: int) -> None:
+def test_a_node_carries_what_its_own_budget_does(answer: Any, power: str, placed: int) -> None:
     """8 · 450 W + 4 · 170 W = 4280 W; 8 · 620 W = 4960 W."""
     stack = machines(power, jobs=4)
-    found = solve(stack).placement
+    found = answer(stack).placement
     assert len(found.allocations) == placed and judge(stack, found) == ()
 
 
@@ -240,3 +245,28 @@ def test_who_waits_for_the_power_of_a_node_is_told_so_and_each_fix_places_it() -
     edits = {str(one.edits[0]) for one in why(stack, found, "hot0").fixes}
     # Short of 380 W; the four other GPUs give 95 W each.
     assert {"hardware.own.power=4480 W", "tuning.cool.gpu_power=405..500 W"} <= edits
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_budget_of_a_node_is_exceeded_and_no_better_placement_missed_on_any_path(seed: int) -> None:
+    before, now = fleet_of(("power_stays_under_node_budget",), 700 + seed)
+    check_exact(before, now)
+    check_fill(as_large, now)
+    check_change(as_large, before, now)
+    check_change(as_small, before, now)
+
+
+def test_a_budget_that_was_lowered_moves_what_it_carries_no_more() -> None:
+    """Both jobs ran on one node; with 4280 W each node carries one of them, and the other one goes."""
+    before = machines("4960 W")
+    last = solve(before).placement
+    assert len({one.node for one in last.allocations}) == 1
+    now = machines("4280 W")
+    found = solve(now, last)
+    assert len({one.node for one in found.placement.allocations}) == 2 and judge(now, found.placement) == ()
+
+
+def test_what_an_empty_fleet_could_take_counts_the_budget_of_nodes() -> None:
+    """600 W are left on each node and a replica needs 4 · (620 − 450) W; then 680 W are."""
+    for power, most in (("4200 W", 0), ("4280 W", 1)):
+        assert possible(snapshot_of(machines(power, jobs=1), Placement())) == {"hot0": most}
