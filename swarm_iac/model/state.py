@@ -112,7 +112,9 @@ class UnitState(Value):
     gang: bool = Field(default=False, description="Never started again without its gang.")
     unconfined: bool | None = Field(default=None, description="True: it may do what jobs do not need.")
     links: tuple[tuple[Card, ...], ...] | None = Field(
-        default=None, exclude_if=_unknown, description="What NCCL is told: groups of its GPUs that NVLink joins; None: nothing."
+        default=None,
+        exclude_if=_unknown,
+        description="For the topology file of NCCL: groups of its GPUs that NVLink joins; None: no file.",
     )
     on_boot: OnBoot = Field(default="start", description="After a reboot: started by the node itself, or waits for a run.")
 
