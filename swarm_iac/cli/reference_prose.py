@@ -133,7 +133,7 @@ is given to all ranges of the rack, the same part of each. Where tunings say wha
 (`gpu_power_loss: 8`), those that lose most by a watt less get theirs first, so that the least speed is lost; plans and `swarm
 why` show how much. An example: 16 such GPUs and 8 kW, so each may draw 500 W. A job that brings `gpu_power: 700 W` for four
 of them leaves 5.2 kW to the other twelve, which is 433 W each. Limits change while work runs, and in a rack they fall before
-others rise.
+others rise. A machine may have a budget of its own, `power` of its [`hardware`](#hardware); both hold.
 """
 
 PRICES = """\
@@ -232,7 +232,8 @@ one that each workload uses, and how few there could be. `swarm rebalance` does 
 
 **Prefer**: `place: {prefer: {disk: fast}}` is the soft counterpart of `select`: new replicas come to nodes with these labels
 where that costs nothing that comes first. Each label counts one for each replica whose node lacks it; the proof shows the sum
-as `preferred`. `near` comes before it.
+as `preferred`. `near` comes before it. `prefer_apart: rack` (`node`, `site`) is that of `apart`: workloads that say so come to
+racks without another one of them; the proof shows as `beside` how many do not, between the other two.
 
 **A range** in a request, `vcpus: 2..8` or `egress: 1..10 Gbit/s`, guarantees its lower end and allows its upper end.
 Everything that is counted counts the guarantee: what fits on a node, an uplink, limits, locks. The rest is lent by the

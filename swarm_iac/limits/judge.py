@@ -26,6 +26,7 @@ RULES = (
     links.gpus_of_a_replica_are_linked,
     machines.uplink_carries_rack,
     machines.power_stays_under_rack_budget,
+    machines.power_stays_under_node_budget,
     *requests.PLACED,
     ceilings.users_stay_under_limit,
     ceilings.teams_stay_under_limit,

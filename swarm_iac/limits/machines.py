@@ -156,5 +156,25 @@ def power_stays_under_rack_budget(placed: PlacementIndex) -> Iterator[Violation]
             yield Violation(rule="power_stays_under_rack_budget", text=text, subject=key, path=f"racks.{key}.power")
 
 
+def power_stays_under_node_budget(placed: PlacementIndex) -> Iterator[Violation]:
+    """For every node n with a power budget:  Σ_{g∈n} cap_g ≤ power_n   [W]
+
+    cap_g as in `power_stays_under_rack_budget`.
+    """
+    for name, node in placed.stack.nodes.items():
+        hardware = placed.stack.hardware_of(name)
+        if hardware.power is None or node.state == "lost":
+            continue
+        cap = int(placed.stack.tuning_of(name).gpu_power or 0)
+        watts = cap * hardware.gpus.count
+        for one in placed.by_node.get(name, ()):
+            own = placed.stack.workloads[one.workload].each.gpu_power
+            watts += 0 if own is None else (int(own) - cap) * len(one.gpus)
+        if watts > int(hardware.power):
+            text = f"the GPUs of {name} may draw {Watts(watts)}, and its power budget is {hardware.power}"
+            path = f"hardware.{node.hardware}.power"
+            yield Violation(rule="power_stays_under_node_budget", text=text, subject=name, path=path)
+
+
 def _on(one: Allocation, rule: str, text: str, key: str) -> Violation:
     return Violation(rule=rule, text=text, subject=one.name, path=f"workloads.{one.workload}.{key}")

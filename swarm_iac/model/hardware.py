@@ -244,6 +244,12 @@ class Hardware(Value):
         default=Iops(0), exclude_if=not_, description="Operations per second that it can do, of reads and of writes."
     )
 
+    power: Watts | None = Field(
+        default=None,
+        exclude_if=lambda power: power is None,
+        description="Power budget of the machine: what the power limits of its GPUs may add up to.",
+    )
+
     @model_validator(mode="after")
     def _cards_can_be_cut(self) -> Hardware:
         if self.mig and not self.profiles:

@@ -9,6 +9,9 @@ is distributed, so that as little speed as possible is lost. For every rack r, o
 knapsack: watts go first to ranges whose loss per watt, loss / (hi − lo), is larger, and among equals each gets the same part f
 of itself, cap_g = lo_g + ⌊f · (hi_g − lo_g)⌋ (Dantzig 1957). So Σ cap + Σ own ≤ power_r in every placement that keeps the
 budget, and without any loss all ranges of a rack get the same part.
+
+A node may have a budget of its own (`power` of its hardware): all its GPUs that bring no limit have one range, so that only
+lowers the upper end for what follows, hi_n ≤ (power_n − Σ own_n) / GPUs without a limit of their own.
 """
 
 from __future__ import annotations
@@ -24,19 +27,43 @@ from swarm_iac.units import PowerRange, Watts
 
 def caps(stack: Stack, placement: Placement) -> dict[str, Watts]:
     """Of every node with a power limit in its tuning: that of its GPUs whose workload brings none. [W]"""
-    ranges = {name: own for name in stack.nodes if (own := stack.tuning_of(name).gpu_power) is not None}
+    drawn, taken = drawn_by_workloads(stack, placement), _gpus_of(_with_own(stack, placement))
+    ranges = {
+        name: of_node(stack, name, own, drawn[name], taken[name])
+        for name in stack.nodes
+        if (own := stack.tuning_of(name).gpu_power) is not None
+    }
     inside: dict[str, list[str]] = {}
     for name, node in stack.nodes.items():
         if node.rack in stack.racks and stack.racks[node.rack].power is not None and node.state != "lost":
             inside.setdefault(node.rack, []).append(name)
     found = {name: Watts(int(own.most)) for name, own in ranges.items()}
-    drawn, taken = drawn_by_workloads(stack, placement), _gpus_of(_with_own(stack, placement))
     for rack, nodes in inside.items():
         rest = {name: stack.hardware_of(name).gpus.count - taken[name] for name in nodes if name in ranges}
         if any(ranges[name].open for name in rest):
             budget = int(stack.racks[rack].power or 0) - sum(drawn[name] for name in nodes)
             found |= _least_lost(stack, budget, {name: (ranges[name], count) for name, count in rest.items()})
     return found
+
+
+def of_node(stack: Stack, node: str, own: PowerRange, drawn: int, taken: int) -> PowerRange:
+    """The range that the node's own budget leaves its GPUs, of which `taken` draw what their workload says, `drawn` in all."""
+    hardware = stack.hardware_of(node)
+    rest = hardware.gpus.count - taken
+    if hardware.power is None or rest <= 0 or not own.open:
+        return own
+    most = max(int(own.least), (int(hardware.power) - drawn) // rest)
+    return own if most >= int(own.most) else own.between(int(own.least), most)
+
+
+def by_node(stack: Stack, placement: Placement, node: str) -> bool:
+    """Is it the node's own budget that lowers the limit of its GPUs, or more than that of its rack?"""
+    own, now = stack.tuning_of(node).gpu_power, caps(stack, placement).get(node)
+    if own is None or now is None:
+        return False
+    drawn, taken = drawn_by_workloads(stack, placement), _gpus_of(_with_own(stack, placement))
+    narrowed = of_node(stack, node, own, drawn[node], taken[node])
+    return int(narrowed.most) < int(own.most) and int(now) == int(narrowed.most)
 
 
 def loss(stack: Stack, node: str, cap: int) -> Fraction:
@@ -49,7 +76,8 @@ def _least_lost(stack: Stack, budget: int, gpus: dict[str, tuple[PowerRange, int
     """The limit on each node: of what the budget leaves above all lower ends, first to those that lose most by a watt less."""
     per_watt: dict[Fraction, dict[str, tuple[PowerRange, int]]] = {}
     for name, (own, count) in gpus.items():
-        lost = Fraction(stack.tuning_of(name).gpu_power_loss or 0, _span(own)) if own.open else Fraction(0)
+        whole = stack.tuning_of(name).gpu_power or own
+        lost = Fraction(stack.tuning_of(name).gpu_power_loss or 0, _span(whole)) if own.open else Fraction(0)
         per_watt.setdefault(lost, {})[name] = own, count
     left = budget - sum(int(own) * count for own, count in gpus.values())
     for _, alike in sorted(per_watt.items(), reverse=True):

@@ -46,7 +46,7 @@ class Tuning(Value):
 
     gpu_power: PowerRange | None = Field(
         default=None,
-        description="Power limit of each GPU. A range, `400..500 W`, is lowered to fit the `power` of the rack.",
+        description="Power limit of each GPU. A range, `400..500 W`, is lowered to fit the `power` of node and rack.",
     )
     gpu_power_loss: int | None = Field(
         default=None,

@@ -116,6 +116,11 @@ class UnitState(Value):
     restart: bool = Field(default=True, description="Started again when it fails.")
     gang: bool = Field(default=False, description="Never started again without its gang.")
     unconfined: bool | None = Field(default=None, description="True: it may do what jobs do not need.")
+    links: tuple[tuple[Card, ...], ...] | None = Field(
+        default=None,
+        exclude_if=_unknown,
+        description="For the topology file of NCCL: groups of its GPUs that NVLink joins; None: no file.",
+    )
     on_boot: OnBoot = Field(default="start", description="After a reboot: started by the node itself, or waits for a run.")
 
 
@@ -170,6 +175,12 @@ class GpuFacts(Value):
     power_default_w: int = 0
     processes: tuple[str, ...] = Field(default=(), description="'PID USER COMMAND' of each process on it.")
     mig: bool = Field(default=False, exclude_if=not_, description="It is in MIG mode.")
+    instances: tuple[Annotated[str, Field(pattern=r"^[1-7]g@[0-7]/[1-8]$")], ...] = Field(
+        default=(),
+        max_length=8,
+        exclude_if=not_,
+        description="MIG instances that are there: compute slices@first/number of memory slices.",
+    )
     nvlink: tuple[Card, ...] | None = Field(
         default=None, exclude_if=_unknown, description="GPUs that NVLink joins it with; None: nobody could tell."
     )
@@ -281,3 +292,6 @@ class Desired(Value):
     hardware: Declared | None = Field(default=None, description="None: not checked.")
     rack: str = Field(default="", description="Its rack, when that has a power budget.")
     rack_power_w: int = Field(default=0, description="What the power limits of that rack's GPUs may add up to. [W]")
+    power_w: int = Field(
+        default=0, exclude_if=lambda watts: not watts, description="What those of its own GPUs may add up to; 0: any sum. [W]"
+    )

@@ -184,6 +184,12 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
     ),
     ("power_stays_under_rack_budget", {"racks__r1__power": "7999 W"}, lambda s: []),
     ("power_stays_under_rack_budget", {"workloads__w__each__gpu_power": "800 W"}, lambda s: list(pair(s))),
+    ("power_stays_under_node_budget", {"hardware__l__power": "1999 W"}, lambda s: []),
+    (
+        "power_stays_under_node_budget",
+        {"workloads__w__each__gpu_power": "800 W", "hardware__h__power": "4500 W", "racks__r1__power": "99 kW"},
+        lambda s: pair(s)[:1],
+    ),
     ("states_allow", {"nodes__n1__state": "drain"}, lambda s: [put(s, "free-0", "n1")]),
     ("states_allow", {"nodes__n1__state": "lost"}, lambda s: [put(s, "free-0", "n1")]),
     ("states_allow", {"nodes__n1__state": "cordon"}, lambda s: [put(s, "free-0", "n1")]),

@@ -207,7 +207,7 @@ CASES: dict[str, dict[str, Any]] = {
 #: What bounds a process or a device on its node, and is not counted.
 NOT_COUNTED = {"each.pinned", "each.tasks", "each.io", "each.gpu_power", "each.gpu_clock", "each.cache", "network.between"}
 #: What a machine is, and not how much it has.
-NO_AMOUNTS = {"mig", "numa", "links", "interface", "disk"}
+NO_AMOUNTS = {"power", "mig", "numa", "links", "interface", "disk"}
 
 
 def test_every_row_has_a_case_and_every_size_a_row() -> None:

@@ -152,6 +152,13 @@ def test_a_reboot_takes_them_away_and_they_are_made_again(node: Machine) -> None
     assert node.driver() == []
 
 
+def test_what_is_there_is_told_whoever_made_it(node: Machine) -> None:
+    node("make('3:3g.40gb@4-7/8', '3:1g.10gb@0/8')")
+    node("book.know_instance('3:3g.40gb@4-7/8', None)")
+    each = "for nvml in [gpus.cards()] for seen in [nvml.__enter__()] for i in (3, 4)"
+    assert node(f"[instances.layout(seen.by_index[i], []) {each}]") == [{"instances": ["1g@0/1", "3g@4/4"]}, {}]
+
+
 def test_what_somebody_else_made_is_in_the_way_or_serves_and_stays(node: Machine) -> None:
     node("make('3:3g.40gb@4-7/8')")
     node("book.know_instance('3:3g.40gb@4-7/8', None)")

@@ -109,12 +109,13 @@ def observed(states: Mapping[str, NodeState], health: Mapping[str, str] | None =
 
 
 def desired(states: Mapping[str, NodeState], before: Mapping[str, NodeState] | None = None) -> dict[str, Desired]:
-    """What is wanted; the budget of a rack is just enough for what it is and what it becomes."""
+    """What is wanted; the budget of a rack, and of n1, is just enough for what it is and what it becomes."""
     budget = {rack: max(_watts(states, rack), _watts(before or {}, rack)) for rack in RACKS.values()}
     return {
         name: Desired(
             node=name, address="local", fleet="f", state=state, rack=RACKS.get(name, ""),
-            rack_power_w=budget[RACKS[name]] if name in RACKS else 0, hardware=None if name == "n1" else DECLARED,
+            rack_power_w=budget[RACKS[name]] if name in RACKS else 0,
+            power_w=max(_own_watts(state), _own_watts((before or {}).get(name, NodeState()))) if name == "n1" else 0, hardware=None if name == "n1" else DECLARED,
             handover={one: HANDOVER[one] for one in state.allocations},
         )
         for name, state in states.items()
@@ -123,6 +124,10 @@ def desired(states: Mapping[str, NodeState], before: Mapping[str, NodeState] | N
 
 def _watts(states: Mapping[str, NodeState], rack: str) -> int:
     return sum(gpu.power_w or 0 for name, state in states.items() if RACKS.get(name) == rack for gpu in state.gpus.values())
+
+
+def _own_watts(state: NodeState) -> int:
+    return sum(gpu.power_w or 0 for gpu in state.gpus.values())
 
 
 @st.composite

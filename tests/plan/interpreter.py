@@ -126,6 +126,7 @@ class Fleet:
         for name, each in self.desired.items():
             watts = sum(gpu.power_w or 0 for gpu in self.nodes.get(name, NodeState()).gpus.values())
             used[each.rack] = used.get(each.rack, 0) + watts
+            assert not each.power_w or watts <= each.power_w, f"{name} draws {watts} W"
             assert not each.rack or used[each.rack] <= each.rack_power_w, f"rack {each.rack} draws {used[each.rack]} W"
 
     def _running_twice(self) -> set[str]:

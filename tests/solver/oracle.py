@@ -71,17 +71,23 @@ def score(snapshot: Snapshot, classified: Classified, counts: Counter[tuple[str,
     waste = sum(c * overqualification(snapshot, snapshot.requests[n], snapshot.nodes[b]) for (n, b), c in counts.items())
     near = -sum(max(0, len({_where(snapshot, b, w.place.near) for (n, b), c in counts.items() if n == name and c}) - 1)
                 for name, w in snapshot.stack.workloads.items() if w.place.near)  # fmt: skip
+    beside = 0
+    for level in ("node", "rack", "site"):
+        those = {name for name, w in snapshot.stack.workloads.items() if w.place.prefer_apart == level}
+        for group in {_where(snapshot, b, level) for b in snapshot.nodes}:
+            inside = {n for (n, b), c in counts.items() if c and n in those and _where(snapshot, b, level) == group}
+            beside -= max(0, len(inside) - 1)
     wish = {name: w.place.prefer for name, w in snapshot.stack.workloads.items()}
     labels = {name: dict(node.labels) | {"rack": node.rack, "site": node.site} for name, node in snapshot.stack.nodes.items()}
     lacks = -sum(c for (n, b), c in counts.items() for key, value in wish[n].items() if labels[b].get(key) != value)
     nodes = -len({b for (_, b), c in counts.items() if c})
-    return (*values, kept, -moves, -(softs.total() - eased), near, lacks, -waste, nodes), moves
+    return (*values, kept, -moves, -(softs.total() - eased), near, beside, lacks, -waste, nodes), moves
 
 
 def _where(snapshot: Snapshot, node: str, kind: str) -> str:
-    """The rack or the site of a node; without one it is one alone."""
+    """The rack or the site of a node, or the node; without one it is one alone."""
     one = snapshot.stack.nodes[node]
-    return (kind == "site" and one.site) or f"rack {one.rack or node}"
+    return (kind == "site" and one.site) or (kind == "node" and node) or f"rack {one.rack or node}"
 
 
 def _held(snapshot: Snapshot, counts: Mapping[str, int], level: int) -> Counter[str]:

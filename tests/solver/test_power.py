@@ -12,12 +12,16 @@ import pytest
 
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
-from swarm_iac.model.power import caps, loss
+from swarm_iac.model.power import by_node, caps, loss
 from swarm_iac.model.stack import Stack
 from swarm_iac.plan import desired
 from swarm_iac.solver import solve, why
+from swarm_iac.solver.explain.counting import possible
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.stackfile.locks import lock
 from tests.solver.fleets import stack_of
+from tests.solver.oracle import as_large, as_small, check_change, check_exact, check_fill
+from tests.solver.test_rules import fleet_of
 
 
 def racks(first: str, power: str, jobs: int = 2, **rest: Any) -> Stack:
@@ -197,3 +201,72 @@ def test_who_loses_less_speed_gives_its_power_first() -> None:
     found = solve(stack).placement
     assert {name: int(cap) for name, cap in caps(stack, found).items()} == {"n0": 460, "n2": 460, "n1": 500, "n3": 500}
     assert (loss(stack, "n0", 460), loss(stack, "n1", 500)) == (Fraction(8, 5), 0)
+
+
+def machines(power: str, tuning: str = "450..500 W", jobs: int = 2, **rest: Any) -> Stack:
+    """Two machines of eight GPUs with a budget each; jobs that want 620 W on four GPUs each."""
+    shape = {"gpus": "8 x H100", "vcpus": 64, "memory": "1 TB", "power": power}
+    return stack_of(
+        {f"n{i}": {"hardware": "own", "tuning": "cool"} for i in range(2)},
+        {f"hot{i}": {"each": {"gpus": 4, "gpu_power": "620 W"}} for i in range(jobs)},
+        hardware={"own": shape},
+        tuning={"cool": {"gpu_power": tuning}},
+        **rest,
+    )
+
+
+@pytest.mark.parametrize("answer", [solve, as_large, as_small], ids=["exact", "large", "without time"])
+@pytest.mark.parametrize(("power", "placed"), [("4279 W", 0), ("4280 W", 2), ("4959 W", 2), ("4960 W", 4)])
+def test_a_node_carries_what_its_own_budget_does(answer: Any, power: str, placed: int) -> None:
+    """8 · 450 W + 4 · 170 W = 4280 W; 8 · 620 W = 4960 W."""
+    stack = machines(power, jobs=4)
+    found = answer(stack).placement
+    assert len(found.allocations) == placed and judge(stack, found) == ()
+
+
+def test_the_limits_of_a_node_are_lowered_to_its_own_budget() -> None:
+    """4 · 620 W leave 4 · 470 W of 4360 W; the node beside it is not lowered at all, and the rack has enough for both."""
+    stack = machines("4360 W", jobs=1)
+    found = solve(stack).placement
+    (node,) = {one.node for one in found.allocations}
+    other = "n1" if node == "n0" else "n0"
+    assert {name: int(cap) for name, cap in caps(stack, found).items()} == {node: 470, other: 500}
+    assert by_node(stack, found, node) and not by_node(stack, found, other)
+    drawn = sum(gpu.power_w or 0 for gpu in desired(stack, found)[node].state.gpus.values())
+    assert drawn == 4360 == desired(stack, found)[node].power_w
+
+
+def test_who_waits_for_the_power_of_a_node_is_told_so_and_each_fix_places_it() -> None:
+    stack = machines("4100 W", "500 W", jobs=1)
+    found = solve(stack).placement
+    reason = found.unplaced[0].reasons[0]
+    assert (reason.rule, reason.path) == ("power_stays_under_node_budget", "hardware.own.power")
+    assert reason.text == "needs 480 W more of a node's power; the most that is left is 100 W on n0"
+    edits = {str(one.edits[0]) for one in why(stack, found, "hot0").fixes}
+    # Short of 380 W; the four other GPUs give 95 W each.
+    assert {"hardware.own.power=4480 W", "tuning.cool.gpu_power=405..500 W"} <= edits
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_budget_of_a_node_is_exceeded_and_no_better_placement_missed_on_any_path(seed: int) -> None:
+    before, now = fleet_of(("power_stays_under_node_budget",), 700 + seed)
+    check_exact(before, now)
+    check_fill(as_large, now)
+    check_change(as_large, before, now)
+    check_change(as_small, before, now)
+
+
+def test_a_budget_that_was_lowered_moves_what_it_carries_no_more() -> None:
+    """Both jobs ran on one node; with 4280 W each node carries one of them, and the other one goes."""
+    before = machines("4960 W")
+    last = solve(before).placement
+    assert len({one.node for one in last.allocations}) == 1
+    now = machines("4280 W")
+    found = solve(now, last)
+    assert len({one.node for one in found.placement.allocations}) == 2 and judge(now, found.placement) == ()
+
+
+def test_what_an_empty_fleet_could_take_counts_the_budget_of_nodes() -> None:
+    """600 W are left on each node and a replica needs 4 · (620 − 450) W; then 680 W are."""
+    for power, most in (("4200 W", 0), ("4280 W", 1)):
+        assert possible(snapshot_of(machines(power, jobs=1), Placement())) == {"hot0": most}

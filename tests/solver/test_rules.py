@@ -125,6 +125,21 @@ def _power(rng: random.Random, fleet: dict[str, Any]) -> None:
         fleet["workloads"][name]["each"]["gpu_power"] = rng.choice(["400 W", "700 W"])
 
 
+def _node_power(rng: random.Random, fleet: dict[str, Any]) -> None:
+    """Machines whose budget carries one workload, or two, that bring a limit; their GPUs are limited differently."""
+    fleet.setdefault("tuning", {}).update({"cool": {"gpu_power": "300 W"}, "warm": {"gpu_power": "350..500 W"}})
+    for node in fleet["nodes"].values():
+        node["tuning"] = rng.choice(["cool", "warm"])
+    shapes = fleet.setdefault("shapes", {})
+    for shape, cards in (("small", 2), ("large", 4)):
+        shapes[shape] = {"power": f"{350 * cards + rng.choice([0, 110, 350, 400, 800])} W"}
+    for name in rng.sample(sorted(fleet["workloads"]), 2):
+        fleet["workloads"][name]["each"]["gpu_power"] = rng.choice(["400 W", "700 W"])
+    for rack in fleet["racks"].values():
+        if "power" in rack:
+            rack["power"] = "4 kW"
+
+
 def _numa(rng: random.Random, fleet: dict[str, Any]) -> None:
     for name in rng.sample(sorted(fleet["workloads"]), 2):
         request = fleet["workloads"][name]
@@ -165,6 +180,12 @@ def _away_from(rng: random.Random, fleet: dict[str, Any]) -> None:
         fleet["workloads"][name]["place"] = fleet["workloads"][name].get("place", {}) | {"away_from": away}
 
 
+def _prefer_apart(rng: random.Random, fleet: dict[str, Any]) -> None:
+    level = rng.choice(["node", "rack", "site"])
+    for name in rng.sample(sorted(fleet["workloads"]), 2):
+        fleet["workloads"][name]["place"] = fleet["workloads"][name].get("place", {}) | {"prefer_apart": level}
+
+
 def _movable(rng: random.Random, fleet: dict[str, Any]) -> None:
     for name in rng.sample(sorted(fleet["workloads"]), 2):
         fleet["workloads"][name]["movable"] = False
@@ -182,12 +203,13 @@ ON_NODES: dict[str, Rule] = {
 #: One for each budget of a row of the table.
 BUDGETS: dict[str, Rule] = {
     **ON_NODES,
-    **{one.rule: _limit(one) for one in (*NODE, *USER, *TEAM, *CLUSTER) if one.rule not in ON_NODES},
+    **{one.rule: _limit(one) for one in (*NODE, *USER, *TEAM, *CLUSTER) if one.row and one.rule not in ON_NODES},
     **{one.rule: _uplink(one) for one in RACK if one.row},
 }
 RULES: dict[str, Rule] = {
     "parts_fit_cards": _each("gpus", *({"count": 1, "share": share / 1000} for share in (300, 500, 600, 700))),
     "power_stays_under_rack_budget": _power,
+    "power_stays_under_node_budget": _node_power,
     **{name: _request("place", *places) for name, places in GROUPED.items()},
     "single_fits_numa_node": _numa,
     "replicas_fit_link_groups": _links,
@@ -197,6 +219,7 @@ RULES: dict[str, Rule] = {
     "away_from_keeps_off": _away_from,
     "prefer": _request("place", {"prefer": {"zone": "a"}}, {"prefer": {"zone": "b", "rack": "r1"}}),
     "near": _request("place", {"near": "rack"}, {"near": "site"}),
+    "prefer_apart": _prefer_apart,
     "immovable_stay": _movable,
     "models_stay_under_limits": _by_model,
     "gpu_model_matches": _each("gpus", "2 x H100", "1 x L40S", "1 x H100"),
@@ -250,7 +273,8 @@ def fleet_of(names: tuple[str, ...], seed: int) -> tuple[Stack, Stack]:
     nodes, works = fleet["nodes"], fleet["workloads"]
     rest = {key: value for key, value in fleet.items() if key in ("racks", "limits", "tuning", "teams")}
     joined = {"large": HARDWARE["large"] | {"links": {"nvlink": fleet["links"]}}} if "links" in fleet else {}
-    rest |= {"hardware": HARDWARE | joined, "solve": {"moves": rng.choice([0, 1, 4])}}
+    shapes = {name: shape | fleet.get("shapes", {}).get(name, {}) for name, shape in (HARDWARE | joined).items()}
+    rest |= {"hardware": shapes, "solve": {"moves": rng.choice([0, 1, 4])}}
     after = {name: node | fleet.get("after", {}).get(name, {}) for name, node in nodes.items()}
     before = stack_of(nodes, {name: request for name, request in works.items() if name != "w1"}, **rest)
     return before, stack_of(after, works, **rest)

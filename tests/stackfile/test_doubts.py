@@ -89,6 +89,16 @@ def test_what_is_surely_not_meant_is_told_with_its_line(old: str, new: str, warn
     assert told(STACK.replace(old, new)) == [warning]
 
 
+@pytest.mark.parametrize(
+    ("key", "small", "whole"),
+    [("hugepages_1g", "1 GB", "1 GiB"), ("hugepages", "1 MB", "2 MiB"), ("hugepages_1g", "1023 MiB", "1 GiB")],
+)
+def test_less_than_one_huge_page_of_hardware_is_none_and_that_is_told(key: str, small: str, whole: str) -> None:
+    (warning,) = told(STACK.replace("8 x H100,", f"8 x H100, {key}: {small},"))
+    assert f"hardware.h.{key}: " in warning and f"is less than one page of {whole}, so none is kept" in warning
+    assert told(STACK.replace("8 x H100,", f"8 x H100, {key}: {whole},")) == []
+
+
 def test_a_toleration_that_is_misspelt_gets_a_hint() -> None:
     tainted = STACK.replace("tuning: capped, ssh", "tuning: capped, taints: {dedicated: research}, ssh")
     for wrong, near in (("{dedicatde: research}", "dedicated"), ("{dedicated: reserch}", "research")):
@@ -102,7 +112,10 @@ def test_a_range_of_power_without_a_budget_is_never_lowered() -> None:
     ranged = STACK.replace("gpu_power: 500 W", "gpu_power: 300..500 W")
     assert ranged != STACK and told(ranged) == []
     (warning,) = told(ranged.replace("{power: 40 kW}", "{uplink: 1 Tbit/s}"))
-    assert "tuning.capped.gpu_power: is never lowered: none of its nodes is in a rack with `power`, so it is 500 W" in warning
+    assert (
+        "tuning.capped.gpu_power: is never lowered: none of its nodes has `power`, or is in a rack that has, so it is 500 W"
+        in warning
+    )
 
 
 def test_a_cap_that_some_work_brings_bounds_only_that_work() -> None:

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from swarm_iac.cli.decisions.merge import decided as merged_of
+from swarm_iac.cli.decisions.merge_versions import Versions
 from swarm_iac.decision import Decision, decide, keep, request, resolve, running
 from swarm_iac.errors import StackFileError, StaleLock
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.service.variants import at
+from swarm_iac.plan.show import variants
 from swarm_iac.solver import solve_declared
 from swarm_iac.stackfile.load import loads
 from swarm_iac.stackfile.locks import lock
@@ -229,3 +232,40 @@ def test_a_stack_without_variants_says_nothing_of_them(root: Path) -> None:
     text = lock.dump(lock.make(decision.stack, decision.placement))
     assert "lighter" not in text and "variant" not in decision.placement.model_dump_json()
     assert "variant" not in decision.stack.model_dump_json()
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(StackFileError) as caught:
+        loads(text, "stacks/lab.yaml", today=TODAY)
+    return [f"{one.path}: {one.message}" for one in caught.value.problems]
+
+
+def test_what_is_wrong_with_the_workload_itself_is_said_once() -> None:
+    assert problems(FLEET.replace("each: {vcpus: 8,", "each: {vcpus: 0.5, pinned: true,")) == [
+        "workloads.chat.each.vcpus: pinned CPUs are whole, and 0.5 is not"
+    ]
+    assert problems(FLEET.replace("each: {vcpus: 8,", "each: {vcpus: 65,")) == [
+        "workloads.chat.each.vcpus: 65 vCPUs, and user ada may have 64: 1 too many",
+        "workloads.chat.each.vcpus: no node has 65 vCPUs: the largest, h, has 64",
+    ]
+
+
+def test_what_is_wrong_in_some_variants_names_them() -> None:
+    pinned = FLEET.replace("each: {vcpus: 8,", "each: {vcpus: 0.5,").replace(
+        "{each: {gpus: 2}}", "{each: {gpus: 2, pinned: true}}"
+    )
+    assert problems(pinned) == ["workloads.chat.each.vcpus: pinned CPUs are whole, and 0.5 is not (in variant bf16)"]
+
+
+def test_after_a_merge_what_ran_is_what_the_first_branch_has(root: Path) -> None:
+    """On one branch chat has two GPUs, on the other one a job takes three of four, and chat is lighter."""
+
+    def locked(text: str) -> bytes:
+        decided_now = decided(root, text)
+        return lock.dump(lock.make(decided_now.stack, decided_now.placement, decided_now.declared)).encode()
+
+    (root / "stacks" / "lab.lock.yaml").unlink()
+    base = locked(ALONE)
+    found = merged_of(root, Versions("lab", base, base, locked(FLEET), FLEET.encode(), None, theirs_first=False), TODAY)
+    rows = [row[:3] for row in variants.rows(found.ran, found.decision.placement)]
+    assert rows == [("chat", "bf16", "int8")]

@@ -80,6 +80,9 @@ def unit(recorded: Dict[str, Any], at: str) -> str:
     env = found.get("env") or {}
     if found and not isinstance(found.get("user"), str):
         return f"{at}unit has no user"
+    groups = found.get("links") or ()
+    if not all(isinstance(group, list) and all(map(natural, group)) for group in groups):
+        return f"{at}unit.links is no list of groups"
     texts = isinstance(env, dict) and all(isinstance(value, str) for value in env.values())
     return "" if texts else f"{at}unit.env is no mapping of texts"
 

@@ -47,7 +47,8 @@ class Concern(NamedTuple):
 
 
 _DIRECTORY = {"quota": int, "owner": str, "mode": str}
-_UNIT = {"command": str, "healthy": str, "stop_signal": str, "on_boot": str, "grace_s": int, "time_limit_s": int, "port": int}
+_UNIT = {"command": str, "healthy": str, "stop_signal": str, "on_boot": str, "grace_s": int, "time_limit_s": int, "port": int,
+         "links": list}  # fmt: skip
 
 _TELEMETRY = {"port": int, "scrapers": list, "teams": dict}
 
@@ -73,6 +74,7 @@ CONCERNS = (
         node={"interface": str, "interface_bps": int},
         each={"bandwidth": {"out_bps": int, "out_ceil_bps": int, "in_bps": int, "in_ceil_bps": int}},
     ),
+    Concern("topology"),
     Concern("units", verbs={"start": 600, "stop": 180, "health": 180}, each={"unit": _UNIT}, check=shape.unit),
     # Last, for it looks at all of them, and opens the cards by the group of `devices`.
     Concern("telemetry", verbs={"telemetry": 540}, node={"telemetry": _TELEMETRY}, check=shape.telemetry),

@@ -15,6 +15,7 @@ from swarm_iac.cli.terminal import exit_codes
 from swarm_iac.cli.terminal.interrupt import Interrupted
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
 from swarm_iac.decision import Decision
+from swarm_iac.model.placement import Placement
 
 
 def validate(
@@ -169,13 +170,13 @@ def _merge(name: str, driver: tuple[Path, Path, Path, str] | None, *, json: bool
     write_whole(found.decision.files.lock, found.lock)
     if found.proof is not None:
         write_whole(found.decision.files.proof, found.proof)
-    show_decision(found.decision, json=json)
+    show_decision(found.decision, json=json, ran=found.ran)
     if not json:
         say(f"lock: {merge_versions.lock_of(name)}; `git add` it with its proof, and go on with the merge")
 
 
-def show_decision(decision: Decision, *, json: bool) -> None:
-    """A decision as `swarm solve` shows it."""
+def show_decision(decision: Decision, *, json: bool, ran: Placement | None = None) -> None:
+    """A decision as `swarm solve` shows it. `ran`: what runs, if that is not what it was decided from."""
     from swarm_iac.cli.terminal.progress import HEADS, goal_rows
     from swarm_iac.plan.show import variants
 
@@ -188,7 +189,7 @@ def show_decision(decision: Decision, *, json: bool) -> None:
     if decision.placement.growing:
         heads = ("workload", "keeps", "wants", "because")
         show(table("keeps its size until there is capacity", heads, deciding.growing_rows(decision)))
-    if lighter := list(variants.rows(decision.last, decision.placement)):
+    if lighter := list(variants.rows(decision.last if ran is None else ran, decision.placement)):
         show(table("runs in a lighter variant, or changes its own", variants.HEADS, lighter))
     if decision.proof:
         show(table("quality of the placement", HEADS, goal_rows(decision.proof.goals)))

@@ -20,7 +20,7 @@ from swarm_iac.model.placement import Placement
 from swarm_iac.model.service.variants import applied
 from swarm_iac.stackfile import Loaded
 from swarm_iac.stackfile.load import loads
-from swarm_iac.stackfile.locks import lock
+from swarm_iac.stackfile.locks import finished, lock
 from swarm_iac.stackfile.locks import proof as proofs
 from swarm_iac.stackfile.locks.companions import Files
 from swarm_iac.stackfile.locks.merge import MergedLock, merge
@@ -32,7 +32,9 @@ class MergeOutcome:
 
     lock: str
     decision: Decision
-    again: tuple[str, ...] = ()
+    again: tuple[str, ...]
+    #: What may run: the placement of the branch whose allocations come first.
+    ran: Placement
 
     @property
     def proof(self) -> str | None:
@@ -79,7 +81,7 @@ def decided(root: Path, versions: Versions, today: datetime.date, *, refusing: b
     if broken := judge(decision.stack, decision.placement, today, **still(ran, decision.placement)):
         raise LimitExceeded(f"the merged lock would break {broken[0].rule}: {broken[0].text}", hint="please report this bug")
     text = lock.dump(lock.make(decision.stack, decision.placement, decision.declared)) if again else lock.dump(merged.lock)
-    return MergeOutcome(text, decision, again)
+    return MergeOutcome(text, decision, again, finished.of_now(lock.renamed(first, loaded.stack), loaded.stack))
 
 
 def _load(versions: Versions, today: datetime.date) -> Loaded:

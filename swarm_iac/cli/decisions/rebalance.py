@@ -26,6 +26,7 @@ _POOLS = frozenset(key for key, rows in LIMITED.items() if not rows[0].capacity 
 _HEADS = {
     "moves": "moves",
     "near": "racks or sites",
+    "beside": "workloads beside others",
     "preferred": "preferred labels lacking",
     "overqualification": "overqualification",
     "split": "split over NUMA nodes",

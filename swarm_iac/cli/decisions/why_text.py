@@ -278,8 +278,10 @@ def _slower(workload: str, decision: Decision) -> Iterator[str]:
         if own is not None and node in caps and caps[node] < own.most:
             lost = power.loss(stack, node, caps[node])
             slower = f", {float(lost):.1f}% slower" if lost else ""
-            rack = stack.nodes[node].rack
-            yield f"  on {node} its GPUs may draw {caps[node]} of {own.most}{slower}: the power of rack {rack}"
+            whose = f"rack {stack.nodes[node].rack}"
+            if power.by_node(stack, decision.placement, node):
+                whose = f"{node} (hardware.{stack.nodes[node].hardware}.power)"
+            yield f"  on {node} its GPUs may draw {caps[node]} of {own.most}{slower}: the power of {whose}"
 
 
 def _finished(done: list[Allocation], decision: Decision) -> Iterator[str]:

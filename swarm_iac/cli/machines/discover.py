@@ -8,11 +8,13 @@ from pathlib import Path
 
 from swarm_iac.cli.engine import options
 from swarm_iac.model.gpus.links import partition
-from swarm_iac.model.gpus.mig import profiles_of
+from swarm_iac.model.gpus.mig import SLICES, profiles_of
 from swarm_iac.model.hardware import GPU_MEMORY, gpu_model
-from swarm_iac.model.state import Facts
+from swarm_iac.model.state import Facts, GpuFacts
 from swarm_iac.units import BitsPerSecond, Bytes
 
+#: Above the layouts that exist.
+LAYOUTS = "# MIG instances that are there, as a lock file writes them. One that serves at its position is kept as it is."
 #: Words that YAML reads as something other than text.
 _MEANT = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
@@ -29,6 +31,7 @@ def found(addresses: list[str]) -> tuple[str, dict[str, str]]:
     seen = observe(targets, ssh_config=run.ssh_config, timeout=run.node_timeout)
     shapes: dict[str, str] = {}
     lines: dict[str, list[str]] = {"hardware:": [], "nodes:": []}
+    cut: list[str] = []
     for name, one in seen.items():
         if one.error:
             continue
@@ -36,8 +39,10 @@ def found(addresses: list[str]) -> tuple[str, dict[str, str]]:
         if shape not in shapes:
             shapes[shape] = f"{_shape_name(one.facts)}-{len(shapes) + 1}"
             lines["hardware:"].append(f"  {shapes[shape]}: {{{shape}}}")
+        cut += [f"#   {_text(name)}, GPU {card.index}: {', '.join(_layout(card))}" for card in one.facts.gpus if card.instances]
         lines["nodes:"].append(f"  {_text(name)}: {{hardware: {shapes[shape]}, ssh: {json.dumps(targets[name])}}}")
     text = "".join(f"{head}\n{chr(10).join(body)}\n" for head, body in lines.items() if body)
+    text += "\n".join([LAYOUTS, *cut, ""]) if cut else ""
     return text, {name: one.error.strip() for name, one in seen.items() if one.error}
 
 
@@ -74,6 +79,20 @@ def _hardware(facts: Facts) -> str:
         words.append(f"numa: {len(facts.numa)}")
     words += _links(facts)
     return ", ".join(words)
+
+
+def _layout(card: GpuFacts) -> list[str]:
+    """The MIG instances of one card as a lock file writes them: their profile, and the memory slices that they take."""
+    profiles = profiles_of(gpu_model(card.model), card.memory)
+    found = []
+    for one in card.instances:
+        slices, _, position = one.partition("@")
+        start, size = map(int, position.split("/"))
+        last = f"-{start + size - 1}" if size > 1 else ""
+        sized = (kind for kind in profiles.values() if kind.size == size and start in kind.starts)
+        kind = next((kind for kind in sized if kind.name.startswith(f"{slices}.")), None)
+        found.append(f"{kind.name if kind else slices}@{start}{last}/{kind.of if kind else SLICES}")
+    return found
 
 
 def _links(facts: Facts) -> list[str]:

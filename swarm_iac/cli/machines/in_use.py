@@ -205,6 +205,7 @@ def node_rows(found: FleetUsage) -> Iterator[tuple[object, ...]]:
             continue
         cards = "-" if one.total is None else f"{_plain(one.held.gpus)} of {one.total}"
         power = "-" if one.power is None else f"{Watts(round(one.power))}"
+        power += "" if one.power is None or one.power_limit is None else f" of {Watts(round(one.power_limit))}"
         hottest = "-" if one.hottest is None else f"{one.hottest:.0f} °C"
         memory = _of(one.gpu_memory, one.gpu_memory_size)
         answers = f"yes; cannot measure {', '.join(one.stale)}" if one.stale else "yes"

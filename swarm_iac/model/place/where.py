@@ -82,6 +82,11 @@ class Where(Value):
         description="New replicas come to as few racks (or sites) as possible. A preference: nothing is pending, moved or "
         "stopped for it, unlike `within`.",
     )
+    prefer_apart: Level | None = Field(
+        default=None,
+        description="New replicas come to nodes (or racks or sites) without another workload that says the same. A preference: "
+        "nothing is pending, moved or stopped for it, unlike `apart`.",
+    )
     apart: Annotated[Level | None, APART] = Field(
         default=None,
         description="No other workload with `apart` on the same node (or in the same rack or site): for trainings that would "
@@ -143,12 +148,12 @@ class Where(Value):
         return all(labels.get(label) == value for label, value in self.select.items())
 
 
-#: Keys that are no rules but goals.
-PREFERENCES = ("prefer", "near")
+#: Keys that are no rules but goals; the first is about single nodes.
+PREFERENCES = ("prefer", "near", "prefer_apart")
 #: Of each key of `place` that has one, in their order.
 GROUP_RULES: tuple[GroupRule, ...] = tuple(
     replace(one, key=key) for key, field in Where.model_fields.items() for one in field.metadata if isinstance(one, GroupRule)
 )
 _EACH_NODE = tuple(
-    key for key in Where.model_fields if key not in {"numa", "links", "near", *(rule.key for rule in GROUP_RULES)}
+    key for key in Where.model_fields if key not in {"numa", "links", *PREFERENCES[1:], *(rule.key for rule in GROUP_RULES)}
 )

@@ -1,7 +1,8 @@
-"""Whose power limit falls before whose rises, so that a rack stays within its budget?
+"""Whose power limit falls before whose rises, so that a rack, and a node, stays within its budget?
 
-For every rack r, at every moment:  Σ_{g ∈ r} limit_g ≤ power_r   [W]. As in limits, a GPU without a managed limit counts 0.
-A limit is set while work goes on, so one that falls for the rack waits for nobody.
+For every rack r, at every moment:  Σ_{g ∈ r} limit_g ≤ power_r   [W], and so for every node with a budget of its own. As in
+limits, a GPU without a managed limit counts 0.
+A limit is set while work goes on, so one that falls for others waits for nobody.
 """
 
 from __future__ import annotations
@@ -21,17 +22,23 @@ def order(all_of: Mapping[str, Machine], graph: Graph) -> frozenset[str]:
     for machine in all_of.values():
         if machine.wanted.rack:
             racks.setdefault(machine.wanted.rack, []).append(machine)
-    return frozenset(one for inside in racks.values() for one in _order(inside, graph))
+    found: set[str] = set()
+    for inside in racks.values():
+        found |= _order(inside, graph, min(machine.wanted.rack_power_w for machine in inside))
+    for machine in all_of.values():
+        if machine.wanted.power_w:
+            found |= _order([machine], graph, machine.wanted.power_w)
+    return frozenset(found)
 
 
-def _order(inside: list[Machine], graph: Graph) -> set[str]:
-    """Steps that rise wait for the first that fall. What no step changes is the part of the rack that stays."""
+def _order(inside: list[Machine], graph: Graph, power: int) -> set[str]:
+    """Steps that rise wait for the first that fall. What no step changes is the part that stays."""
     changes = _changes(inside, graph)
     still = sum(gpu.power_w or 0 for machine in inside for gpu in machine.old.gpus.values())
     before = {one: -watts if watts < 0 else 0 for one, watts in changes.items()}
     after = {one: max(0, watts) for one, watts in changes.items()}
     rest = still - sum(before.values())
-    budget = min(machine.wanted.rack_power_w for machine in inside) - rest
+    budget = power - rest
     asked: set[str] = set()
     for one, givers in counted(before, after, budget, Schedule(), {}).items():
         graph[one].after |= givers

@@ -15,12 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from swarm_iac.limits import Usage, usage
-from swarm_iac.model import cost, deadline, power
+from swarm_iac.model import cost, deadline
 from swarm_iac.model.placement import Placement, Proof, Waiting
 from swarm_iac.model.resources.table import ENFORCED, ceilings
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.step import Plan, Step, Verb
-from swarm_iac.plan.show import variants
+from swarm_iac.plan.show import power_limits, variants
 from swarm_iac.plan.show.alike import merged
 from swarm_iac.plan.show.causes import why_moved, why_stopped
 from swarm_iac.plan.show.section import Rows, Section
@@ -28,7 +28,6 @@ from swarm_iac.plan.show.summary import Summary, given_up, pending, summary
 from swarm_iac.plan.show.waves import waves
 from swarm_iac.plan.state import cpulist, format
 from swarm_iac.printable import printable
-from swarm_iac.units import Watts
 
 #: Of an allocation that comes or goes, what is worth a line, and the resource that it is; its row in Pulumi has the rest.
 _TELLING = {**{next(iter(how.at)): row.name for row, how in ENFORCED if how.in_line}, "unit.command": ""}
@@ -111,7 +110,7 @@ def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
         Section("What keeps its size until it can grow", rows=_growing(context)),
         Section("What runs in a lighter variant, or changes its own", rows=_variants(context)),
         Section("Limits, before and after", rows=_limits(context), minor=True),
-        Section("Power limits that the budget of a rack lowers", rows=_power(plan, context)),
+        Section("Power limits that a power budget lowers", rows=_power(plan, context)),
         Section("What it costs per hour", costs),
         _bound(context.proof),
         Section("Warnings", printable("\n".join(plan.warnings)), style="yellow"),
@@ -331,22 +330,10 @@ def _limits(context: Context) -> Rows:
 
 
 def _power(plan: Plan, context: Context) -> Rows:
-    """Where GPUs are set: one line for all nodes of a rack whose range of `gpu_power` is lowered alike."""
-    table = Rows(("rack", "nodes", "gpu_power", "lowered to", "because"))
-    if not any(step.verb is Verb.GPUS for step in plan.steps):
-        return table
-    stack, alike = context.stack, dict[tuple[str, str, str], list[str]]()
-    for name, now in power.caps(stack, context.after).items():
-        own = stack.tuning_of(name).gpu_power
-        if own is not None and now < own.most:
-            lost = power.loss(stack, name, now)
-            slower = f", {float(lost):.1f}% slower" if lost else ""
-            alike.setdefault((stack.nodes[name].rack or "", str(own), f"{now}{slower}"), []).append(name)
-    drawn = power.drawn_by_workloads(stack, context.after)
-    for (rack, own_text, now_text), nodes in sorted(alike.items()):
-        watts = sum(drawn[name] for name, node in stack.nodes.items() if node.rack == rack and node.state != "lost")
-        by = f", of which workloads with `gpu_power` take {Watts(watts)}" if watts else ""
-        table.add(rack, ", ".join(nodes), own_text, now_text, f"the rack has {stack.racks[rack].power}{by}")
+    """Where GPUs are set: whose range is lowered."""
+    table = Rows(power_limits.HEADS)
+    for row in power_limits.lowered(context.stack, context.after) if any(s.verb is Verb.GPUS for s in plan.steps) else ():
+        table.add(*row)
     return table
 
 

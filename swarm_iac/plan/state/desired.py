@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from swarm_iac.model.gpus.links import Links
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.power import caps
@@ -82,6 +83,7 @@ def _node(stack: Stack, name: str, power: Watts | None, allocations: tuple[Alloc
         hold=tuple(sorted(stack.runs_as(each) for each in allocations if stack.workloads[each.workload].hold)),
         handover={stack.runs_as(allocation): handover(stack.workloads[allocation.workload]) for allocation in allocations},
         **_rack(stack, name),
+        power_w=int(stack.hardware_of(name).power or 0),
     )
 
 
@@ -145,7 +147,7 @@ def _allocation(workload: Workload, allocation: Allocation, hardware: Hardware, 
         scratch=_directory(workload.each.scratch, workload, hardware),
         cache=_directory(workload.each.cache, workload, hardware),
         bandwidth=BandwidthState(**held["bandwidth"]),
-        unit=_unit(workload),
+        unit=_unit(workload).model_copy(update={"links": _links(allocation, hardware)}),
     )
 
 
@@ -205,6 +207,14 @@ def _directory(size: Bytes, workload: Workload, hardware: Hardware) -> Directory
     if not size or not hardware.disk:
         return None
     return DirectoryState(quota=int(size) // PAGE * PAGE, owner=workload.user)
+
+
+def _links(allocation: Allocation, hardware: Hardware) -> tuple[tuple[int, ...], ...] | None:
+    """What its hardware says of the links of its GPUs; None where that says nothing, or there are no two whole ones."""
+    mine = {one.index for one in allocation.gpus if one.whole}
+    if hardware.links == Links() or len(mine) < 2:
+        return None
+    return tuple(found for group in hardware.nvlink if len(found := tuple(i for i in group if i in mine)) > 1)
 
 
 def _unit(workload: Workload) -> UnitState:

@@ -16,7 +16,7 @@ from swarm_iac.model.step import Change
 from swarm_iac.plan.state import cpulist
 
 #: What a unit may differ in without being stopped for it.
-LIVE_UNIT = frozenset({"active", "stop_signal", "grace_s", "time_limit_s", "healthy", "restart", "gang", "on_boot"})
+LIVE_UNIT = frozenset({"active", "stop_signal", "grace_s", "time_limit_s", "healthy", "restart", "gang", "on_boot", "links"})
 
 
 def diff(old: BaseModel | None, new: BaseModel | None, at: str = "") -> tuple[Change, ...]:

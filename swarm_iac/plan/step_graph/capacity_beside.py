@@ -13,14 +13,16 @@ from swarm_iac.plan.step_graph.hand_over_order import At, capacity, hold, levell
 
 
 def within_power(observed: Mapping[str, Observed], mixed: dict[str, Desired]) -> None:
-    """Where what rises exceeds its rack's budget beside what stays, it rises another time."""
+    """Where what rises exceeds the budget of its node or rack beside what stays, it rises another time."""
     racks: dict[str, list[str]] = {}
     for name, each in mixed.items():
         if each.rack and each.managed:
             racks.setdefault(each.rack, []).append(name)
-    for names in racks.values():
+    groups = [([name], each.power_w) for name, each in mixed.items() if each.power_w and each.managed]
+    groups += [(names, min(mixed[name].rack_power_w for name in names)) for names in racks.values()]
+    for names, power in groups:
         old = {name: observed[name].state.gpus if name in observed else {} for name in names}
-        budget = max(min(mixed[name].rack_power_w for name in names), sum(map(_watts, old.values())))
+        budget = max(power, sum(map(_watts, old.values())))
         if sum(_watts(mixed[name].state.gpus) for name in names) <= budget:
             continue
         for name in names:

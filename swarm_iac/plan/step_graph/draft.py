@@ -129,7 +129,7 @@ def _gpus(machine: Machine) -> Iterator[Draft]:
     Of a GPU that one had whole and several come to hold in part, the first by name counts; they all start after it. A GPU
     that is shared before and after keeps its node's settings, and nobody waits for those.
 
-    In a rack with a budget, limits that fall and limits that rise within one step are two: see plan.racks.
+    On a node or in a rack with a budget, limits that fall and limits that rise within one step are two: see plan.racks.
     """
     old, new = _holders(machine.old), _holders(machine.new)
     groups: dict[str, dict[int, tuple[Change, ...]]] = {}
@@ -140,8 +140,9 @@ def _gpus(machine: Machine) -> Iterator[Draft]:
             stays_shared = _shared(machine.old, gpu) and _shared(machine.new, gpu)
             taker = "" if stays_shared else min(after - before or before - after, default="")
             groups.setdefault(taker, {})[gpu] = changes
+    budgeted = machine.wanted.rack or machine.wanted.power_w
     for name, found in sorted(groups.items()):
-        falls = {gpu: each for gpu, each in found.items() if machine.wanted.rack and rise(machine, gpu) < 0}
+        falls = {gpu: each for gpu, each in found.items() if budgeted and rise(machine, gpu) < 0}
         rest = {gpu: each for gpu, each in found.items() if gpu not in falls}
         for tail, part in ((LOWER if rest else "", falls), ("", rest)):
             if part:

@@ -20,7 +20,7 @@ from swarm_iac.model.workload import PRIORITIES, Each, Workload
 from swarm_iac.solver.advice.first_that_fits import largest, smallest
 from swarm_iac.solver.advice.more_skew import more_skew
 from swarm_iac.solver.advice.offer import Relaxation
-from swarm_iac.solver.advice.power_limits import lower_limits
+from swarm_iac.solver.advice.power_limits import lower_limits, node_budgets
 from swarm_iac.solver.explain.conflict import GANG, without
 from swarm_iac.solver.explain.counting import CEILING_RULES, EVERY, STATES, TAINTS, Tally, on_node, reach
 from swarm_iac.solver.explain.domains import LINK_RULE, NUMA_RULE
@@ -76,6 +76,8 @@ class Relaxations:
         budget = BUDGETS.get(rule)
         if budget is not None and budget.by_model:
             yield from self._models(budget)
+        elif budget is not None and budget.level == "supply":
+            yield from node_budgets(self.capacity, self.request, self.goal)
         elif budget is not None:
             of = {"machine": self._less, "node": self._node_limit, "rack": self._racks}
             yield from of.get(budget.level, self._ceiling)(budget)
@@ -354,8 +356,7 @@ class Relaxations:
 
         short = self._short(self.request.need[budget.place], (free[budget.place] for free in self.capacity.free.values()))
         more = smallest(short, fits)
-        given = self.stack.limits.node.limit(budget.key)
-        whole = ENDLESS if given is None else given
+        whole = ENDLESS if (given := self.stack.limits.node.limit(budget.key)) is None else given
         for value in dict.fromkeys((more, short[0] if short else None)):
             if value is not None:
                 yield self._raised(f"limits.node.{budget.key}", budget.noun, whole, value, sure=fits(value))
@@ -363,8 +364,7 @@ class Relaxations:
     def _racks(self, budget: Budget) -> Iterator[Relaxation]:
         i, key = budget.place, budget.key
         both = [other.place for other in RACK if other.key == key]
-        capacity = self.capacity.copy()
-        tally = Tally(capacity, self.request)
+        tally = Tally(capacity := self.capacity.copy(), self.request)
         for name, left in self.capacity.racks.items():
             nodes = [b for b in self.capacity.snapshot.nodes.values() if b.rack == name]
             needs = {b.of_rack(self.request)[i] for b in nodes}
@@ -389,7 +389,7 @@ class Relaxations:
                     edit = Edit(path=f"racks.{name}.{key}", value=budget.noun.text(given + value))
                     yield Relaxation("limit", edit, 1000 * value // max(1, given), fits(value))
                     if i == POWER:
-                        yield from lower_limits(self.capacity, self.request, name, value, self.goal)
+                        yield from lower_limits(self.capacity, self.request, nodes, value, self.goal)
 
     def _short(self, need: int, left: Iterable[int]) -> list[int]:
         """What is short for one replica, for two, and so on, over places with so much left; ascending."""

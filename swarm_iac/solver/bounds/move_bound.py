@@ -15,11 +15,11 @@ from swarm_iac.solver.backend.time_limit import PRICED, TimeLimit
 from swarm_iac.solver.columns.keeping import EPSILON, MOVE, Column, fewest_moves
 from swarm_iac.solver.columns.problem import Keep, Pattern, Problem, Shape
 from swarm_iac.solver.repair.fewest_moves import moved
-from swarm_iac.solver.repair.kinds import kind_of, kinds_of, suited
+from swarm_iac.solver.repair.kinds import free_of, kind_of, kinds_of, suited
 from swarm_iac.solver.repair.replica_moves import rearranged
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
-from swarm_iac.solver.snapshot.layout import GPUS
-from swarm_iac.solver.snapshot.snapshot import Snapshot
+from swarm_iac.solver.snapshot.layout import GPUS, SUPPLY
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, Snapshot
 from swarm_iac.solver.snapshot.suitability import open_to
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload
 
@@ -84,16 +84,18 @@ def _change(snapshot: Snapshot, classified: Classified, counts: Pairs) -> _Chang
     for (name, node), count in counts.items():
         now[node][number[name]] += count
     suits = suited([group[0] for group in groups])
-    alike: dict[tuple[tuple[int, ...], tuple[int, ...], Pattern, Pattern], list[str]] = {}
+    alike: dict[tuple[tuple[int, ...], int, tuple[int, ...], Pattern, Pattern], list[str]] = {}
     for name, host in snapshot.nodes.items():
         if host.state in ("ready", "cordon"):
             stood, closed = (tuple(sorted(each[name].items())) for each in (stand, only))
             fits = {*(k for k, _ in closed), *(suits(host) if host.state == "ready" else ())}
-            alike.setdefault((host.capacity, tuple(sorted(fits)), stood, closed), []).append(name)
+            power = host.power if host.capacity[SUPPLY] < ENDLESS else 0
+            alike.setdefault((host.capacity, power, tuple(sorted(fits)), stood, closed), []).append(name)
     nodes = tuple(map(tuple, alike.values()))
     shapes = []
-    for (has, able, stood, closed), names in alike.items():
-        capacities = tuple(has[i] // step for i, step in zip(dims, steps, strict=True))
+    for (has, _, able, stood, closed), names in alike.items():
+        first = snapshot.nodes[names[0]]
+        capacities = tuple(max(0, free_of(first, has, i)) // step for i, step in zip(dims, steps, strict=True))
         keeps = tuple(Keep(k, n, MOVE) for k, n in stood)
         shapes.append(Shape(len(names), has[GPUS], capacities, able, closed, keeps))
     columns = [(h, tuple(sorted(now[name].items()))) for h, names in enumerate(nodes) for name in names if now[name]]

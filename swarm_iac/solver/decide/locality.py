@@ -67,6 +67,9 @@ def whole(snapshot: Snapshot, classified: Classified, counts: Pairs, ones: Ones)
 def _as_well(request: WorkloadRequest, was: NodeCapacity, host: NodeCapacity) -> bool:
     """Does it stay in its rack, or site, where it counts by these, and has the node no fewer of the labels that it prefers?"""
     levels = {request.even.level if request.even else "node", request.near or "node"} - {"node"}
+    if request.place.prefer_apart == "node":
+        return False  # nobody may be beside it here
+    levels |= {request.place.prefer_apart or "node"} - {"node"}
     if request.place.lacks(host.labels) > request.place.lacks(was.labels):
         return False
     return all(group_of(was, level) == group_of(host, level) for level in LEVELS if level in levels)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from swarm_iac.model.placement import Goal
+from swarm_iac.solver.balance.besides import beside_value, least_beside, shy
 from swarm_iac.solver.balance.nearest import near_value, nearby
 from swarm_iac.solver.balance.preferred import choosy, lacks_value, least_lacks
 from swarm_iac.solver.bounds.gpu_bounds import Bounds
@@ -41,6 +42,9 @@ def with_failures(solution: Solution, failures: Sequence[str]) -> Solution:
 def preferences(snapshot: Snapshot, counts: Pairs) -> tuple[Goal, ...]:
     """What workloads would rather have, bounded by counting; nothing where nobody says so."""
     found = [_near_goal(snapshot, counts)] if nearby(snapshot) else []
+    if shy(snapshot):
+        value = beside_value(snapshot, counts)
+        found.append(Goal(name="beside", value=value, bound=least_beside(snapshot, counts)))
     if choosy(snapshot):
         value = lacks_value(snapshot, counts)
         found.append(Goal(name="preferred", value=value, bound=least_lacks(snapshot, counts)))

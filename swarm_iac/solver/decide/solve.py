@@ -26,6 +26,7 @@ from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Reason
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.backend.cpsat import SEED
 from swarm_iac.solver.backend.linear import listening
+from swarm_iac.solver.balance.besides import beside_value
 from swarm_iac.solver.balance.even import even
 from swarm_iac.solver.balance.nearest import near_value
 from swarm_iac.solver.balance.preferred import lacks_value
@@ -191,7 +192,7 @@ def _filled_again(
             add("overqualification", sign * overqualification.of(snapshot.requests[name], snapshot.nodes[node]) * count)
     shown = with_shares_of(snapshot, home + new, shown)
     add("moves", moves_of(snapshot, classified, home) - moves_of(snapshot, classified, counts))
-    for name, of in (("near", near_value), ("preferred", lacks_value)):
+    for name, of in (("near", near_value), ("beside", beside_value), ("preferred", lacks_value)):
         add(name, of(snapshot, home + new) - of(snapshot, counts))
     return home + new, found, shown
 

@@ -7,6 +7,7 @@ from collections import Counter
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
+from swarm_iac.solver.balance.besides import beside_value, shy
 from swarm_iac.solver.balance.nearest import near_value, nearby
 from swarm_iac.solver.balance.preferred import choosy, lacks_value
 from swarm_iac.solver.exact.goals import LEVELS
@@ -14,10 +15,11 @@ from swarm_iac.solver.repair.greedy import Overqualification
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 
 #: What is better when it is less.
-COSTS = ("moves", "near", "preferred", "overqualification", "split", "nodes")
+COSTS = ("moves", "near", "beside", "preferred", "overqualification", "split", "nodes")
 _WORDS = {
     "moves": ("running allocation moves", "running allocations move"),
     "near": ("rack or site more than needed", "racks or sites more than needed"),
+    "beside": ("workload beside another one of `prefer_apart`", "workloads beside another one of `prefer_apart`"),
     "preferred": ("preferred label lacking", "preferred labels lacking"),
     "overqualification": ("step of finer GPUs than were asked for", "steps of finer GPUs than were asked for"),
     "split": ("replica split over NUMA nodes", "replicas split over NUMA nodes"),
@@ -39,6 +41,8 @@ def figures(stack: Stack, placement: Placement, moves: int = 0) -> dict[str, int
     counts = Counter((a.workload, a.node) for a in known)
     if nearby(snapshot):
         found["near"] = near_value(snapshot, counts)
+    if shy(snapshot):
+        found["beside"] = beside_value(snapshot, counts)
     if choosy(snapshot):
         found["preferred"] = lacks_value(snapshot, counts)
     found["overqualification"] = sum(overqualification.of(snapshot.requests[a.workload], snapshot.nodes[a.node]) for a in known)

@@ -1,9 +1,10 @@
-"""How far is a placement from what workloads would rather have: few racks, and nodes with labels that they prefer?"""
+"""How far is a placement from what workloads would rather have: few racks, no other beside them, labels that they prefer?"""
 
 from __future__ import annotations
 
 from swarm_iac.model.place.groups import Level
 from swarm_iac.solver.backend.cpsat import cp_model
+from swarm_iac.solver.balance.besides import beside_value, shy
 from swarm_iac.solver.balance.nearest import nearby
 from swarm_iac.solver.balance.preferred import choosy, lacks_value
 from swarm_iac.solver.exact.aim import Aim
@@ -30,6 +31,55 @@ def nearness(fleet: FleetModel, share: float) -> list[Aim]:
     return [Aim("near", terms, constant, -1, constant, share=share)] if nearby(snapshot) else []
 
 
+def apartness(fleet: FleetModel, share: float) -> list[Aim]:
+    """min  Σ_g ( Σ_w in[w,g] − any[g] )  over nodes, racks and sites g, and all w with `prefer_apart` for this kind of group
+
+    any[g] = 1 where any of them is in g. Who is fixed in g counts in any case. None where no two workloads say so.
+    """
+    snapshot, base = fleet.task.snapshot, fleet.task.base
+    terms: Terms = []
+    for level, names in shy(snapshot).items():
+        there = {(group_of(snapshot.nodes[node], level), name) for name in names for node in base.counts[name]}
+        taken = {group for group, _ in there}
+        inside: dict[str, list[cp_model.IntVar]] = {}
+        parts: dict[tuple[str, str], list[cp_model.IntVar]] = {}
+        for name in sorted(names & fleet.by_request.keys()):
+            for node in fleet.by_request[name]:
+                if (place := (group_of(fleet.node(node), level), name)) not in there:
+                    parts.setdefault(place, []).append(fleet.x[name, node])
+        for (group, name), ones in parts.items():
+            inside.setdefault(group, []).append(_any(fleet, ones, f"beside[{name},{group}]"))
+        for group, used in inside.items():
+            terms += [(var, 1) for var in used]
+            if group not in taken:
+                any_ = _whether(fleet, used, f"any[{group}]")
+                fleet.model.add(any_ <= sum(used))
+                terms.append((any_, -1))
+    constant = beside_value(snapshot, fixed_by(fleet.task)) if shy(snapshot) else 0
+    return [Aim("beside", terms, constant, -1, constant, share=share)] if shy(snapshot) else []
+
+
+def _whether(fleet: FleetModel, used: list[cp_model.IntVar], name: str) -> cp_model.IntVar:
+    """A variable that is 1 where one of these is, in the placement that a search begins with."""
+
+    def anywhere(values: Values) -> int:
+        return int(any(values[var.index] for var in used))
+
+    return fleet.new(0, 1, name, anywhere)
+
+
+def _any(fleet: FleetModel, parts: list[cp_model.IntVar], name: str) -> cp_model.IntVar:
+    """1 where any of these numbers of replicas is not 0."""
+
+    def has(values: Values) -> int:
+        return int(any(values[part.index] for part in parts))
+
+    var = fleet.new(0, 1, name, has)
+    for part in parts:
+        fleet.model.add(part <= fleet.top_of(part) * var)
+    return var
+
+
 def preference(fleet: FleetModel, share: float) -> list[Aim]:
     """min  Σ_w,n lacks[w,n] · x[w,n]  over all w with `prefer`;  lacks: so many of its preferred labels n has not"""
     snapshot = fleet.task.snapshot
@@ -49,22 +99,10 @@ def _of(fleet: FleetModel, name: str, level: Level, there: set[str]) -> Terms:
     for node in fleet.by_request[name]:
         if (group := group_of(fleet.node(node), level)) not in there:
             inside.setdefault(group, []).append(fleet.x[name, node])
-    used = []
-    for group, parts in inside.items():
-
-        def has(values: Values, parts: list[cp_model.IntVar] = parts) -> int:
-            return int(any(values[part.index] for part in parts))
-
-        var = fleet.new(0, 1, f"near[{name},{group}]", has)
-        for part in parts:
-            fleet.model.add(part <= fleet.top_of(part) * var)
-        used.append(var)
+    used = [_any(fleet, parts, f"near[{name},{group}]") for group, parts in inside.items()]
     if there or not used:
         return [(var, 1) for var in used]
 
-    def anywhere(values: Values) -> int:
-        return int(any(values[var.index] for var in used))
-
-    any_ = fleet.new(0, 1, f"any[{name}]", anywhere)
+    any_ = _whether(fleet, used, f"any[{name}]")
     fleet.model.add(any_ <= sum(used))
     return [*((var, 1) for var in used), (any_, -1)]

@@ -12,7 +12,7 @@ from swarm_iac.solver.explain.counting import GPU_RULE
 from swarm_iac.solver.explain.domains import LINK_RULE, NUMA_RULE, by_domain
 from swarm_iac.solver.explain.model_limits import MODEL_RULES
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
-from swarm_iac.solver.snapshot.layout import NODE, RACK
+from swarm_iac.solver.snapshot.layout import NODE, RACK, SUPPLY
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT
 
@@ -62,7 +62,9 @@ def _full(
         out = {b.name for b in nodes if need and capacity.free[b.name][i] < need}
         if request.in_pieces and budget.rule == GPU_RULE:  # `need` names no GPU for a part of one
             out = {b.name for b in nodes if capacity.shares(request, b.name, 1) < 1}
-        yield budget.noun.noun if budget.level == "machine" else "capacity under limits.node", out
+        if i == SUPPLY:
+            out = {b.name for b in nodes if capacity.by_supply(request, b) < 1}
+        yield "capacity under limits.node" if budget.level == "node" else budget.noun.noun, out
     for i, budget in enumerate(RACK):
         if budget.rule in rules:
             in_rack = [b for b in nodes if b.rack in capacity.racks]

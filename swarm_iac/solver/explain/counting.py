@@ -22,7 +22,7 @@ from swarm_iac.solver.explain import model_limits
 from swarm_iac.solver.explain.domains import DOMAINS, by_domain
 from swarm_iac.solver.explain.model_limits import MODEL_RULES
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
-from swarm_iac.solver.snapshot.layout import CEILINGS, GPUS, NODE, POWER, RACK, UPLINK, of_chain
+from swarm_iac.solver.snapshot.layout import CEILINGS, GPUS, NODE, POWER, RACK, SUPPLY, UPLINK, of_chain
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT, domain_suffices, hindering, may_stay, open_to
 from swarm_iac.solver.snapshot.tasks import same_size
@@ -122,6 +122,8 @@ def on_node(
     for i, need in request.needs:
         if NODE_RULES[i] in rules:
             fit = min(fit, free[i] // need)
+    if request.power is not None and NODE_RULES[SUPPLY] in rules:
+        fit = min(fit, capacity.by_supply(request, host))
     if fit <= 0:
         return 0
     if request.in_pieces and GPU_RULE in rules:
@@ -227,6 +229,8 @@ class Ruled:
         for i, (name, need) in enumerate(zip(NODE_RULES, request.need, strict=True)):
             if need:
                 self._cap(name, [capacity.free[host.name][i] // need for host in self.nodes])
+        if request.power is not None:
+            self._cap(NODE_RULES[SUPPLY], [capacity.by_supply(request, host) for host in self.nodes])
         if request.in_pieces:
             self._cap(GPU_RULE, [capacity.shares(request, host.name) for host in self.nodes])
         for rule in DOMAINS if request.local else ():

@@ -11,14 +11,14 @@ from swarm_iac.solver.explain.counting import GPU_RULE, NODE_RULES, RACK_RULES, 
 from swarm_iac.solver.explain.domains import DOMAINS, LINK_RULE, NUMA_RULE, by_domain
 from swarm_iac.solver.explain.messages import KEEPS_DEVICES
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
-from swarm_iac.solver.snapshot.layout import CLUSTER, NODE, RACK, TEAM, USER
+from swarm_iac.solver.snapshot.layout import CLUSTER, NODE, RACK, SUPPLY, TEAM, USER
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT, hindering
 
 #: What is said of one node, and of several, in the order in which a node is looked at.
 _STATES = {"cordon": "cordoned", "drain": "draining", "lost": "lost"}
 _LACKS = {
-    **{one.rule: one.noun.noun if one.level == "machine" else "capacity under limits.node" for one in NODE},
+    **{one.rule: "capacity under limits.node" if one.level == "node" else one.noun.noun for one in NODE},
     **{one.rule: f"{one.key} of the rack" for one in RACK},
 }
 #: Short codes, in the order in which one is chosen. Those that Slurm has are Slurm's;
@@ -81,6 +81,8 @@ def _lack(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity) 
     for i, need in request.needs:
         if need > free[i]:
             return NODE_RULES[i]
+    if capacity.by_supply(request, host) < 1:
+        return NODE_RULES[SUPPLY]
     if host.rack not in capacity.racks:
         return ""
     rules = zip(RACK_RULES, host.of_rack(request), capacity.racks[host.rack], strict=True)

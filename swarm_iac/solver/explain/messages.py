@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
 
-from swarm_iac.model.device import WHOLE
 from swarm_iac.model.place.groups import AWAY_FROM
 from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.model.placement import Reason
@@ -14,7 +13,7 @@ from swarm_iac.solver.explain import of_links, of_models
 from swarm_iac.solver.explain.able import able, listed
 from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, on_node, reach
 from swarm_iac.solver.explain.domains import DOMAINS, LINK_RULE, NUMA_RULE, by_domain
-from swarm_iac.solver.explain.no_position import format_instances, no_position
+from swarm_iac.solver.explain.no_position import format_instances, no_part, no_position
 from swarm_iac.solver.explain.of_balance import balance_text
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.domain_seats import Parts, seated
@@ -60,8 +59,9 @@ def _forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: 
         if budget.by_model:
             held = next(of_models.over(capacity.snapshot, request, budget), None)
             return over_limit(capacity.snapshot, held) if held else of_models.reason(capacity, request, budget)
-        if budget.level in ("machine", "node"):
-            return _on_node(capacity, request, budget, core)
+        of_node = _supply if budget.level == "supply" else _on_node if budget.level in ("machine", "node") else None
+        if of_node:
+            return of_node(capacity, request, budget, core)
         return _rack(capacity, request, budget) if budget.level == "rack" else _ceiling(capacity, request, budget)
     if rule == "node_is_ready":
         return _states(capacity, request)
@@ -97,7 +97,7 @@ def _on_node(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget, c
     if request.profile and budget.rule == GPU_RULE:
         return no_position(capacity, request, nodes, those)
     if request.shared and budget.rule == GPU_RULE:
-        return _part(capacity, request, nodes, those)
+        return no_part(capacity, request, nodes, those)
     best = max(nodes, key=lambda b: (capacity.free[b.name][i], b.name), default=None)
     count = GpuCount(request.gpus * request.share)
     need = (
@@ -118,17 +118,6 @@ def _on_node(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget, c
     path = f"limits.node.{budget.key}" if limited else f"workloads.{request.name}.{MACHINE[i].key}"
     under = " under the node limit" if limited else ""
     return Reason(rule=budget.shown_as, text=f"needs {need} on one node{under}{each}; {least}", path=path)
-
-
-def _part(capacity: FreeCapacity, request: WorkloadRequest, nodes: list[NodeCapacity], those: str) -> Reason:
-    """Of a part of a GPU: how much the emptiest card has left."""
-    left = {b.name: max(WHOLE * (capacity.free[b.name][GPUS] > 0), *capacity.partial(b.name).values(), 0) for b in nodes}
-    best = max(left, key=lambda name: (left[name], name), default="")
-    least = f"the most that is free of one is {GpuCount(left[best])} on {best}" if left.get(best) else "none has any left"
-    share = f"{GpuCount(request.share)} x {request.model}" if request.model else f"{GpuCount(request.share)} of a GPU"
-    each = f" for each of {request.members} members; {reach(capacity, request)} fit" if request.gang else ""
-    path = f"workloads.{request.name}.{MACHINE[GPUS].key}"
-    return Reason(rule=GPU_RULE, text=f"needs {share} on one card{each}; {those}{least}", path=path)
 
 
 def _numa(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> Reason:
@@ -240,6 +229,17 @@ def _rack(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget) -> R
     each = f" for each of {request.members} members" if request.gang and need <= left else ""
     text = f"needs {noun.text(need)} more of its rack's {key}{each}; the most that is left is {noun.text(left)} in {name}"
     return Reason(rule=budget.shown_as, text=text, path=f"racks.{name}.{key}")
+
+
+def _supply(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget, core: frozenset[str]) -> Reason:
+    """Of a power budget of nodes: where the least is missing."""
+    nodes, those = able(capacity, request, budget.rule, core)
+    free = {b.name: capacity.free[b.name][budget.place] for b in nodes if b.power_of(request)}
+    best = min(free, key=lambda name: (capacity.snapshot.nodes[name].power_of(request) - free[name], name))
+    need, left = capacity.snapshot.nodes[best].power_of(request), max(0, free[best])
+    each = f" for each of {request.members} members; {reach(capacity, request)} fit" if request.gang and need <= left else ""
+    text = f"needs {Watts(need)} more of a node's power{each}; {those}the most that is left is {Watts(left)} on {best}"
+    return Reason(rule=budget.shown_as, text=text, path=f"hardware.{capacity.snapshot.stack.nodes[best].hardware}.power")
 
 
 def _gang(capacity: FreeCapacity, request: WorkloadRequest) -> str:

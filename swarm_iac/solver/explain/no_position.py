@@ -1,4 +1,4 @@
-"""Why do MIG instances find no position, though so much of a card is free?"""
+"""Why do MIG instances find no position, and a part of a GPU no card, though so much is free?"""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from swarm_iac.solver.packing.mig_instances import spots
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import GPUS, MACHINE
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
+from swarm_iac.units import GpuCount
 
 #: So many of those who lie on a card are named.
 NAMED = 7
@@ -59,3 +60,14 @@ def _lying(capacity: FreeCapacity, node: str, card: int) -> str:
     )
     texts = [f"{name} has {format_devices([one])}" for one, name in found[:NAMED]]
     return ", ".join(texts)
+
+
+def no_part(capacity: FreeCapacity, request: WorkloadRequest, nodes: list[NodeCapacity], those: str) -> Reason:
+    """Of a part of a GPU: how much the emptiest card has left."""
+    left = {b.name: max(WHOLE * (capacity.free[b.name][GPUS] > 0), *capacity.partial(b.name).values(), 0) for b in nodes}
+    best = max(left, key=lambda name: (left[name], name), default="")
+    least = f"the most that is free of one is {GpuCount(left[best])} on {best}" if left.get(best) else "none has any left"
+    share = f"{GpuCount(request.share)} x {request.model}" if request.model else f"{GpuCount(request.share)} of a GPU"
+    each = f" for each of {request.members} members; {reach(capacity, request)} fit" if request.gang else ""
+    path = f"workloads.{request.name}.{MACHINE[GPUS].key}"
+    return Reason(rule=GPU_RULE, text=f"needs {share} on one card{each}; {those}{least}", path=path)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from swarm_iac.solver.columns.problem import Kind, Problem, Row, Shape, wanted_rows
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
-from swarm_iac.solver.snapshot.layout import ALL_GPUS, COUNTED, GPUS, NODE, RACK, UPLINK
+from swarm_iac.solver.snapshot.layout import ALL_GPUS, COUNTED, GPUS, NODE, RACK, SUPPLY, UPLINK
 from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, NodeCapacity, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import suits_but_state
 from swarm_iac.solver.snapshot.tasks import Pairs
@@ -32,7 +32,7 @@ def simple(request: WorkloadRequest) -> bool:
     instances lie: they count them as parts of GPUs, which no less of fit a card.
     """
     several = request.members > 1 and (request.gang or request.together or request.by_rack or request.even or request.near)
-    return not (request.local or request.profile or request.others or several)
+    return not (request.local or request.profile or request.others or request.place.prefer_apart or several)
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,32 @@ def kinds_of(
         )  # fmt: skip
         by_kind.setdefault(alike, []).append(request)
     groups = list(by_kind.values())
-    dims = _telling(capacity, [group[0].need for group in groups])
-    return groups, dims, [math.gcd(*(group[0].need[i] for group in groups)) for i in dims]
+    dims = _telling(capacity, [group[0].need for group in groups]) + _supplies(capacity, [group[0] for group in groups])
+    return groups, dims, [math.gcd(*(need_of(group[0], i) for group in groups)) for i in dims]
+
+
+def _supplies(capacity: FreeCapacity, requests: list[WorkloadRequest]) -> list[int]:
+    """One dimension for each power limit that GPUs have on nodes with a power budget: beyond those of NODE, by its watts.
+
+    What a replica needs of a budget depends on that limit alone, so among these a kind needs the same on every node.
+    """
+    hosts = capacity.snapshot.nodes.values()
+    found = sorted({len(NODE) + host.power for host in hosts if host.capacity[SUPPLY] < ENDLESS // 2})
+    return [dim for dim in found if any(need_of(request, dim) for request in requests)]
+
+
+def need_of(request: WorkloadRequest, dim: int) -> int:
+    """What one replica needs in a dimension of `kinds_of`."""
+    if dim < len(NODE):
+        return request.need[dim]
+    return 0 if request.power is None else request.gpus * max(0, request.power - (dim - len(NODE)))
+
+
+def free_of(host: NodeCapacity, free: Sequence[int], dim: int) -> int:
+    """What a node has free in a dimension of `kinds_of`."""
+    if dim < len(NODE):
+        return free[dim]
+    return free[SUPPLY] if host.power == dim - len(NODE) else ENDLESS
 
 
 def _telling(capacity: FreeCapacity, needs: list[tuple[int, ...]]) -> list[int]:
@@ -142,7 +166,7 @@ def kind_of(
 ) -> Kind:
     """The kind that a group of workloads is. Of some a node holds only so many each."""
     one = group[0]
-    need = tuple(one.need[i] // step for i, step in zip(dims, steps, strict=True))
+    need = tuple(need_of(one, i) // step for i, step in zip(dims, steps, strict=True))
     return Kind(worth, count, one.gpus, one.share, need, most=len(group) * (one.per_node or 0), value=value)
 
 
@@ -184,7 +208,7 @@ def _shapes(
     for host in capacity.snapshot.nodes.values():
         if host.state == "ready":
             free = capacity.free[host.name]
-            capacities = tuple(max(0, free[i]) // step for i, step in zip(dims, steps, strict=True))
+            capacities = tuple(max(0, free_of(host, free, i)) // step for i, step in zip(dims, steps, strict=True))
             rack = classes.get(host.rack or "", -1)
             model = host.model if models or host.model in limited else None
             key = (max(0, free[GPUS]), capacities, fits(host), rack, host.power if rack >= 0 else 0, model)

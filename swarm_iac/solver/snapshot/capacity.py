@@ -14,7 +14,7 @@ from swarm_iac.model.place.groups import LEVELS, Group, Level
 from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.packing.mig_instances import CutCards, Held
 from swarm_iac.solver.snapshot import domain_seats
-from swarm_iac.solver.snapshot.layout import ALL_GPUS, GPUS
+from swarm_iac.solver.snapshot.layout import ALL_GPUS, GPUS, SUPPLY
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import mig_profile_exists
 
@@ -106,6 +106,8 @@ class FreeCapacity:
             fit = min(fit, free[i] // need)
             if fit <= 0:
                 return 0
+        if request.power is not None:
+            fit = min(fit, self.by_supply(request, host))
         if request.in_pieces:
             fit = min(fit, self.shares(request, host.name, fit))
         fit = min(fit, self.by_ceiling(request), self.by_rack(request, host), self.by_groups(request, host))
@@ -131,6 +133,7 @@ class FreeCapacity:
         free = self.free[host.name]
         return (
             all(need <= left for need, left in zip(request.need, free, strict=True))
+            and self.by_supply(request, host) > 0
             and (not request.in_pieces or self.shares(request, host.name, 1) > 0)
             and self.by_domain(request, host, 1) > 0
         )
@@ -167,6 +170,11 @@ class FreeCapacity:
         """How many more the limits on GPUs of this model leave: of the user, of the teams around it and of the cluster."""
         use = request.usage[ALL_GPUS]
         return min((self.scopes[scope][ALL_GPUS] // use for _, scope in request.on_model(model)), default=ENDLESS)
+
+    def by_supply(self, request: WorkloadRequest, host: NodeCapacity) -> int:
+        """How many more the power budget of the node leaves."""
+        watts = host.power_of(request)
+        return max(0, self.free[host.name][SUPPLY]) // watts if watts else ENDLESS
 
     def by_rack(self, request: WorkloadRequest, host: NodeCapacity) -> int:
         """How many more the rack of the node has power and uplink for."""
@@ -208,6 +216,8 @@ class FreeCapacity:
         free = self.free[host.name]
         for i, need in request.needs:
             free[i] -= need * count
+        if request.power is not None:
+            free[SUPPLY] -= host.power_of(request) * count
         for scope in request.chain:
             left = self.scopes[scope]
             for i, need in request.uses:

@@ -210,7 +210,7 @@ def request_of(name: str, workload: Workload, chain: tuple[str, ...] = (), limit
         members=workload.members,
         wanted=workload.members,
         gang=workload.gang is not None,
-        need=(*need, *usage),
+        need=(*need, *usage, 0),
         usage=usage,
         size=size,
         model=each.gpus.model if each.gpus.count else None,
@@ -236,8 +236,15 @@ class _Capacities(dict[tuple[str, str | None], tuple[int, ...]]):
     def of(self, node: Node, hardware: Hardware) -> tuple[int, ...]:
         key = node.hardware, node.tuning
         if key not in self:
-            self[key] = (*(row.capacity.of(hardware) for row in MACHINE if row.capacity), *self.limit)
+            amounts = (row.capacity.of(hardware) for row in MACHINE if row.capacity)
+            self[key] = (*amounts, *self.limit, self._supply(node, hardware))
         return self[key]
+
+    def _supply(self, node: Node, hardware: Hardware) -> int:
+        """What its power budget leaves: the caps of all its GPUs are taken from it at once. [W]"""
+        if hardware.power is None:
+            return ENDLESS
+        return int(hardware.power) - int(self.stack.tuning_of(node.name).gpu_power or 0) * hardware.gpus.count
 
 
 def _capacity_of_node(stack: Stack, node: Node, capacities: _Capacities, *, parts: bool, links: bool) -> NodeCapacity:

@@ -1,6 +1,7 @@
 """Where in the solver's tuples does each resource stand, and which rule bounds it there? Worked out once, from the table.
 
-NODE     need of a WorkloadRequest, capacity of a node, free of FreeCapacity: what machines have, then what `limits.node` allows
+NODE     need of a WorkloadRequest, capacity of a node, free of FreeCapacity: what machines have, what `limits.node` allows,
+         then the power budget of the node, of which a request needs differently much on each: power_of of a node
 COUNTED  usage of a WorkloadRequest, scopes of FreeCapacity: what `limits` count; each direction counts alone
 RACK     of_rack of a node, racks of FreeCapacity: what goes through the uplink, then power
 """
@@ -16,7 +17,7 @@ from swarm_iac.model.resources.table import RESOURCES
 from swarm_iac.model.stack import DEPTH
 from swarm_iac.units import Watts
 
-Level = Literal["machine", "rack", "node", "user", "team", "cluster"]
+Level = Literal["machine", "rack", "node", "supply", "user", "team", "cluster"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Budget:
     level: Level
     place: int  # in the tuples of the level
     noun: Noun
-    #: What it counts; None: the power of a rack.
+    #: What it counts; None: power.
     row: Resource | None
     #: Its key: under `racks.NAME`, or under `limits` of the level; empty for machines.
     key: str = ""
@@ -57,7 +58,13 @@ _UPLINKS = tuple((row, row.uplink.rule) for row in RESOURCES if row.uplink)
 NODE: tuple[Budget, ...] = (
     *(Budget(_RULES[i], _RULES[i], "machine", i, row.of_machines, row) for i, row in enumerate(MACHINE)),
     *_limits("node", "node_stays_under_limits", len(MACHINE)),
-)
+    Budget(
+        "power_stays_under_node_budget", "power_stays_under_node_budget", "supply", len(MACHINE) + len(COUNTED),
+        Noun(Watts, "power"), None, "power",
+    ),
+)  # fmt: skip
+#: Where in NODE the power budget of the node is.
+SUPPLY = len(NODE) - 1
 USER: tuple[Budget, ...] = _limits("user", "user_stays_under_limits")
 #: A team and those around it, of which each bounds what it holds.
 TEAMS: tuple[tuple[Budget, ...], ...] = tuple(

@@ -15,7 +15,7 @@ from swarm_iac.model.device import WHOLE
 from swarm_iac.model.place.groups import Level
 from swarm_iac.solver.packing.mig_instances import Held
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, held
-from swarm_iac.solver.snapshot.layout import GPUS, POWER, RACK, UPLINK
+from swarm_iac.solver.snapshot.layout import GPUS, POWER, RACK, SUPPLY, UPLINK
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import suits_but_state
 
@@ -64,6 +64,8 @@ class Slots:
         caps: Ints = np.where(self.ready & self.suits(request), max(0, left), 0)
         for i, need in request.needs:
             caps = np.minimum(caps, self.free[:, i] // need)
+        if request.power is not None and request.gpus:
+            caps = np.minimum(caps, self._by_power(request, self.free[:, SUPPLY]))
         if request.in_pieces:
             caps = np.minimum(caps, self._shares(request))
         if self._racks:
@@ -120,6 +122,10 @@ class Slots:
             if need := request.need[place]:
                 caps = np.minimum(caps, budgets[:, i] // need)
         if request.power is not None and request.gpus:
-            watts = request.gpus * np.maximum(0, request.power - self.power)
-            caps = np.where(watts > 0, np.minimum(caps, budgets[:, POWER] // np.maximum(watts, 1)), caps)
+            caps = np.minimum(caps, self._by_power(request, budgets[:, POWER]))
         return caps
+
+    def _by_power(self, request: WorkloadRequest, left: Ints) -> Any:
+        """How many more so many watts leave on each node."""
+        watts = request.gpus * np.maximum(0, (request.power or 0) - self.power)
+        return np.where(watts > 0, left // np.maximum(watts, 1), ENDLESS)

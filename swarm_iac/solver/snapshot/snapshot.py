@@ -31,6 +31,7 @@ from swarm_iac.solver.snapshot.layout import (
     COUNTED,
     FILES,
     MEMORY,
+    SUPPLY,
     UPLINK,
     Budget,
 )
@@ -223,7 +224,7 @@ class NodeCapacity:
         return (self.parts, self.links, self.capacity) if self.parts else ()
 
     def power_of(self, request: WorkloadRequest) -> int:
-        """Watts that one replica adds to what the rack's GPUs may draw anyway: gpus · max(0, its own cap − the node's)."""
+        """Watts that one replica adds to what the GPUs here may draw anyway: gpus · max(0, its own cap − the node's)."""
         return 0 if request.power is None else request.gpus * max(0, request.power - self.power)
 
     def of_rack(self, request: WorkloadRequest) -> tuple[int, ...]:
@@ -388,6 +389,7 @@ class Snapshot:
                     one.model,
                     one.gpu_memory,
                     one.capacity,
+                    one.power if one.capacity[SUPPLY] < ENDLESS else None,
                     one.parts,
                     one.links,
                     one.mig,

@@ -17,7 +17,7 @@ from swarm_iac.model.resources.table import LIMITED, LIMITS, RESOURCES
 from swarm_iac.model.stack import Ceiling, NodeCeiling, Stack
 from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.checks.guarantees import guarantee_problems
-from swarm_iac.stackfile.checks.variants import forms, in_variants
+from swarm_iac.stackfile.checks.variants import Forms, forms, in_variants
 from swarm_iac.stackfile.reading.messages import nearest
 from swarm_iac.stackfile.reading.source import Source
 
@@ -63,16 +63,17 @@ def feasibility_problems(stack: Stack, source: Source, running: Callable[[], Pla
     Of a workload with variants each of them is looked at. With `needs` one way to meet them is enough,
     and where there is none, the cheapest says why.
     """
-    found: list[Problem] = []
+    tried: list[tuple[list[Problem], Forms]] = []
     ways: dict[str, list[list[Problem]]] = {name: [] for name, one in stack.workloads.items() if one.needs}
     for one, chosen in forms(stack):
         problems = _of_one(one, source, running)
         for name in ways.keys() & chosen.keys():
             mine = [each for each in problems if each.path.startswith(f"workloads.{name}.")]
-            ways[name].append(in_variants(mine, chosen, source))
+            ways[name].append(in_variants([(mine, chosen)], one, source))
             problems = [each for each in problems if each not in mine]
-        found += in_variants(problems, chosen, source)
-    return found + [each for tried in ways.values() if all(tried) for each in (tried[0] if tried else ())]
+        tried.append((problems, chosen))
+    found = in_variants(tried, stack, source)
+    return found + [each for every in ways.values() if all(every) for each in (every[0] if every else ())]
 
 
 def _of_one(stack: Stack, source: Source, running: Callable[[], Placement]) -> list[Problem]:

@@ -1,4 +1,4 @@
-"""Do huge pages leave a machine memory, and does a rack carry what its GPUs may draw?"""
+"""Do huge pages leave a machine memory, and do a machine and a rack carry what their GPUs may draw?"""
 
 from __future__ import annotations
 
@@ -26,12 +26,22 @@ def huge_page_problems(stack: Stack) -> Iterator[Said]:
 
 
 def power_problems(stack: Stack, broken: Collection[str]) -> Iterator[Said]:
-    """Σ over a rack's GPUs of their tuning's `gpu_power` ≤ the rack's power, whatever is placed there. [W]
+    """Σ over the GPUs of a node, and of a rack, of their tuning's `gpu_power` ≤ its power, whatever is placed there. [W]
 
     Of a range the lower end counts. `broken`: sections of the file that have errors themselves.
     """
     if {"nodes", "racks", "hardware", "tuning"} & {*broken}:
         return
+    told: set[str] = set()
+    for node in stack.nodes.values():
+        tuning, hardware = stack.tuning.get(node.tuning or ""), stack.hardware.get(node.hardware)
+        if tuning is None or hardware is None or hardware.power is None or node.state == "lost":
+            continue
+        watts = int(tuning.gpu_power or 0) * hardware.gpus.count
+        if watts > hardware.power and node.hardware not in told:
+            told.add(node.hardware)
+            hint = f"lower gpu_power in the tuning {node.tuning}; its lower end counts"
+            yield f"hardware.{node.hardware}.power", f"{hardware.power} cannot carry GPUs that may draw {Watts(watts)}", hint
     used: dict[str, int] = {}
     for node in stack.nodes.values():
         tuning = stack.tuning.get(node.tuning or "")

@@ -240,10 +240,12 @@ class _Checker:
         self.add(needs_problems(self.stack, path, workload))
         if not workload.variants:
             self.form(name, workload)
+        before, tried = len(self.problems), []
         for variant in workload.variants:
-            before = len(self.problems)
             self.form(name, at(workload, variant))
-            self.problems[before:] = in_variants(self.problems[before:], {name: variant}, self.source)
+            tried.append((self.problems[before:], {name: variant}))
+            del self.problems[before:]
+        self.problems += in_variants(tried, self.stack, self.source)
 
     def form(self, name: str, workload: Workload) -> None:
         """What a workload asks for and starts, in one variant."""

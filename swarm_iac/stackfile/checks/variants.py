@@ -56,19 +56,34 @@ def forms(stack: Stack) -> Iterator[tuple[Stack, Forms]]:
         yield stack.model_copy(update={"workloads": {name: ones[name] for name in (chosen if i else ones)}}), chosen
 
 
-def in_variants(problems: Iterable[Problem], chosen: Forms, source: Source) -> list[Problem]:
-    """The problems of a stack in these variants, at the keys of the variant where it has them."""
-    return [_in_variant(one, chosen, source) for one in problems]
+def in_variants(tried: Iterable[tuple[Iterable[Problem], Forms]], stack: Stack, source: Source) -> list[Problem]:
+    """The problems of a stack in several choices of variants, at the keys of a variant where it has them.
+
+    What stands at a key of the workload itself is said once, with the variants in which it is one, if not in all of them.
+    """
+    found: dict[tuple[str, str], Problem] = {}
+    where: dict[tuple[str, str], list[str]] = {}
+    for problems, chosen in tried:
+        for one in problems:
+            told, name = _in_variant(one, chosen, source)
+            found.setdefault((told.path, told.message), told)
+            if name:
+                where.setdefault((told.path, told.message), []).append(name)
+    for key, names in where.items():
+        one = found[key]
+        if len({*names}) < len(stack.workloads[one.path.split(".")[1]].variants):
+            some = f"variant{'s' if len(names) > 1 else ''} {', '.join(names)}"
+            found[key] = replace(one, message=f"{one.message} (in {some})")
+    return list(found.values())
 
 
-def _in_variant(one: Problem, chosen: Forms, source: Source) -> Problem:
+def _in_variant(one: Problem, chosen: Forms, source: Source) -> tuple[Problem, str]:
+    """The problem where it stands, and the variant that it is one of the workload's own in."""
     section, _, rest = one.path.partition(".")
     name, _, key = rest.partition(".")
     if section != "workloads" or name not in chosen:
-        return one
+        return one, ""
     path = f"workloads.{name}.variants.{chosen[name]}.{key}"
     steps = source.document.split(path)
     place, found = source.document.find(steps)
-    if found == len(steps):
-        return replace(one, path=path, place=place)
-    return replace(one, message=f"{one.message} (in variant {chosen[name]})")
+    return (replace(one, path=path, place=place), "") if found == len(steps) else (one, chosen[name])

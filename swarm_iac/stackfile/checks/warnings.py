@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
@@ -13,11 +14,13 @@ from swarm_iac.model.hardware import GPU_MEMORY
 from swarm_iac.model.place.groups import Level
 from swarm_iac.model.place.taints import ANY
 from swarm_iac.model.resources.table import LIMITS, RESOURCES, UNDECLARED
+from swarm_iac.model.settings import GIANT_PAGE, HUGE_PAGE
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
 from swarm_iac.stackfile.checks.feasibility import holds
 from swarm_iac.stackfile.reading.messages import nearest
 from swarm_iac.stackfile.reading.source import Loaded, Source, Step, join
+from swarm_iac.units import Bytes
 
 #: What no machine has: as much is there as `limits` say.
 _POOLS = tuple(row for row in RESOURCES if row.capacity is None and not row.itself)
@@ -67,8 +70,16 @@ def _at(source: Source, path: str, message: str, hint: str) -> Problem:
 
 
 def _hardware(stack: Stack) -> Iterator[tuple[str, str, str]]:
-    """A model that nobody knows, close to one that everybody knows. With its memory it is meant as it is written."""
+    """A model that nobody knows, close to one that everybody knows; with its memory it is meant as it is written. Huge pages
+    of which not one is whole.
+    """
     for name, one in stack.hardware.items():
+        for key, page in (("hugepages", HUGE_PAGE), ("hugepages_1g", GIANT_PAGE)):
+            size = int(getattr(one, key))
+            if 0 < size < page:
+                whole = f"{page >> 20} MiB" if page < GIANT_PAGE else "1 GiB"
+                words = f"{Bytes(size)} is less than one page of {whole}, so none is kept"
+                yield f"hardware.{name}.{key}", words, f"write {whole}, or more"
         model = one.gpus.model or ""
         close = get_close_matches(model.upper(), GPU_MEMORY, n=1, cutoff=0.8)
         if model and model not in GPU_MEMORY and one.gpus.memory is None and close:
@@ -146,7 +157,11 @@ def _preferences(stack: Stack) -> Iterator[tuple[str, str, str]]:
     for node in stack.nodes.values():
         for label, value in node.labelled.items():
             values.setdefault(label, set()).add(value)
+    apart = Counter(one.place.prefer_apart for one in stack.workloads.values())
     for name, one in stack.workloads.items():
+        if (level := one.place.prefer_apart) and apart[level] < 2:
+            words = f"no other workload has `prefer_apart: {level}`, so there is none that it is apart from"
+            yield f"workloads.{name}.place.prefer_apart", words, "write it at the others, too"
         for label, value in one.place.prefer.items():
             if value not in values.get(label, ()):
                 hint = nearest(value, values[label]) if label in values else nearest(label, values)
@@ -256,14 +271,22 @@ def _racks(stack: Stack) -> Iterator[tuple[str, str, str]]:
             what = "only workloads with `gpu_power`" if any(caps) else "nothing"
             words = f"bounds {what}: no GPU of this rack has a cap, and one without counts 0 W"
             yield f"racks.{name}.power", words, "give its nodes a `tuning` with `gpu_power`"
+    for name, shape in stack.hardware.items():
+        nodes = [node.name for node in stack.nodes.values() if node.hardware == name]
+        capped = (caps and all(caps)) or any(stack.tuning_of(node).gpu_power is not None for node in nodes)
+        if shape.power is not None and nodes and not (capped and shape.gpus.count):
+            words = "bounds nothing: no GPU of these nodes has a cap, and one without counts 0 W"
+            yield f"hardware.{name}.power", words, "give its nodes a `tuning` with `gpu_power`"
     for name, tuning in stack.tuning.items():
         inside = [node.rack for node in stack.nodes.values() if node.tuning == name]
         budgets = [stack.racks[rack].power for rack in inside if rack in stack.racks]
+        budgets += [stack.hardware_of(node.name).power for node in stack.nodes.values() if node.tuning == name]
         if tuning.gpu_power is not None and tuning.gpu_power.open and inside and not any(budgets):
             words = (
-                f"is never lowered: none of its nodes is in a rack with `power`, so it is {tuning.gpu_power.most} everywhere"
+                "is never lowered: none of its nodes has `power`, or is in a rack that has, "
+                f"so it is {tuning.gpu_power.most} everywhere"
             )
-            yield f"tuning.{name}.gpu_power", words, "give the rack a `power`, or write one value"
+            yield f"tuning.{name}.gpu_power", words, "give the rack or the hardware a `power`, or write one value"
 
 
 def _power_saving(stack: Stack) -> Iterator[tuple[str, str, str]]:

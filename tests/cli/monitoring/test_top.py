@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from swarm_iac import observe
-from swarm_iac.cli.machines.in_use import InUse, in_use
+from swarm_iac.cli.machines.in_use import NODE_HEADS, InUse, in_use, node_rows
 from swarm_iac.observe import Measured
 from tests.cli.typed import swarm
 
@@ -78,6 +78,12 @@ def test_sums_are_by_node_team_and_workload() -> None:
     assert train.states == {"active": 1, "failed": 1} and train.allocations == {"train-0", "train-1", "train-2"}
     assert (train.user, train.team, train.out, train.into) == ("ada", "vision", 125_000, None)
     assert found.workloads["chat"] == InUse(user="bo", team="speech", gpus=0.25, busy=0.4, allocations={"chat-0"}, known=0.25)
+
+
+def test_what_cards_draw_is_shown_beside_what_they_may_and_never_as_zero() -> None:
+    capped = node("n1", [("swarm_gpu_power_watts", {"gpu": "0"}, 312.4), ("swarm_gpu_power_limit_watts", {"gpu": "0"}, 400.0)])
+    silent = node("n2", [("swarm_gpu_up", {"gpu": "0"}, 1.0), ("swarm_gpu_power_limit_watts", {"gpu": "0"}, 400.0)])
+    assert [row[NODE_HEADS.index("power")] for row in node_rows(in_use([capped, silent]))] == ["312 W of 400 W", "-"]
 
 
 def test_a_dark_node_adds_nothing() -> None:

@@ -236,6 +236,20 @@ def instances(card: gpus.Card) -> List[Instance]:
     return sorted(found.values(), key=lambda one: one.start)
 
 
+def layout(card: gpus.Card, unread: List[str]) -> Dict[str, Any]:
+    """Of a card that is cut, what is there, whoever made it: compute slices, and memory slices as `first/number`."""
+    nvml = card.nvml
+    try:
+        if not may_be_cut(card):
+            return {}
+        kinds = {info.id: slices for slices, ones in PROFILES.items() for kind in ones if (info := _info(card, kind))}
+        found = [f"{kinds[one.profile]}g@{one.start}/{one.size}" for one in instances(card) if one.profile in kinds]
+    except nvml.NVMLError as error:
+        unread.append(f"gpu {card.index}: its MIG instances cannot be read (NVML: {error})")
+        return {}
+    return {"instances": found} if found else {}
+
+
 def _info(card: gpus.Card, kind: int) -> Any:
     nvml = card.nvml
     try:

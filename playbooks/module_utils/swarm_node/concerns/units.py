@@ -14,7 +14,7 @@ from ..machine import systemd
 from ..machine.run import Change, Context, NodeError, Pending, differences, unit_name
 from ..records import holdings
 from ..workload import confine, launch, lives, probes, secrets
-from . import accounts, devices, instances, slices
+from . import accounts, devices, instances, slices, topology
 from .directories import KINDS, directory
 
 HOLDER = ["/bin/sleep", "infinity"]
@@ -29,7 +29,7 @@ _SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2")
 #: Defaults of UnitState, so that a want that leaves one out reads back equal.
 _DEFAULTS: Dict[str, Any] = {"command": "", "env": {}, "stop_signal": "TERM", "grace_s": 30, "time_limit_s": None,
                              "healthy": "", "port": None, "active": True, "restart": True, "gang": False, "on_boot": "start",
-                             "unconfined": None}  # fmt: skip
+                             "unconfined": None, "links": None}  # fmt: skip
 #: A job that fails five times within ten minutes has failed.
 _GIVES_UP = "StartLimitIntervalSec=600\nStartLimitBurst=5"
 #: Outside a user namespace the owner of a directory may move it to another project, and so out of its quota.
@@ -64,7 +64,7 @@ def command_line(want: Dict[str, Any]) -> List[str]:
     return [*(launch.PREFIX if _theirs(want) else ()), *_ENV, *words]
 
 
-def own_environment(context: Context, allocation: str, gpus: List[device.Plain]) -> Dict[str, str]:
+def own_environment(context: Context, allocation: str, gpus: List[device.Plain], links: Any = None) -> Dict[str, str]:
     """What every workload is told of its place."""
     cut = [str(instances.known(context, one).get("uuid", "")) for one in device.gpus(gpus) if one.profile]
     # CUDA takes the instances of one kind by name, and of cards their numbers.
@@ -73,6 +73,7 @@ def own_environment(context: Context, allocation: str, gpus: List[device.Plain])
     found = {f"{OURS}ALLOCATION": allocation, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": cards or "-1"}
     found["NVIDIA_VISIBLE_DEVICES"] = cards or "none"
     folders = _folders(context, allocation)
+    found.update(topology.environment(context, allocation, gpus, links))
     return {**found, **_part(context, gpus), **{f"{OURS}{kind.upper()}": path for kind, path in folders.items()}}
 
 
@@ -94,7 +95,7 @@ def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
     if signal not in _SIGNALS or not re.fullmatch(r"[a-z_][a-z0-9_-]*", str(want["user"])):
         raise NodeError(f"signal {signal!r} or user {want['user']!r} is none")
     folders = _folders(context, allocation)
-    own = own_environment(context, allocation, list(want.get("gpus", ())))
+    own = own_environment(context, allocation, list(want.get("gpus", ())), want.get("links"))
     lines = [
         "# kept by swarm; changes by hand are undone",
         "[Unit]",
@@ -146,6 +147,7 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     found = read(context, allocation, {**wanted, "gpus": want.get("gpus", ())}) or {}
     changes = differences(f"allocations.{allocation}.unit", found, {**wanted, "active": True})
     accounts.account(context, str(want["user"]))
+    topology.write(context, allocation, list(want.get("gpus", ())), want.get("links"))
     written = context.write(f"{systemd.UNITS}/{unit(allocation)}", text)
     if context.check or not (changes or written):
         return changes
@@ -214,13 +216,14 @@ def read(context: Context, allocation: str, recorded: Dict[str, Any]) -> Optiona
         return None
     was: Dict[str, Any] = {**_DEFAULTS, "user": "", **{key: value for key, value in recorded.items() if key in _FIELDS}}
     gpus = list(recorded.get("gpus", context.ledger.get("allocations", allocation, "gpus") or ()))
-    active = {"active": shown.get("ActiveState") in ("active", "activating", "reloading")}
+    active = {"active": shown.get("ActiveState") in ("active", "activating", "reloading"),
+              "links": topology.told(context, allocation, gpus, was["links"])}  # fmt: skip
     untouched = shown["NeedDaemonReload"] != "yes" and not shown["DropInPaths"] and shown["LoadState"] == "loaded"
     if was["user"] and untouched:
         text = context.read(f"{systemd.UNITS}/{unit(allocation)}")
         if text == render(context, allocation, {**was, "gpus": gpus}).strip():
             return {**was, **active}
-    return {**was, **_rendered_back(context, allocation, was, gpus, active["active"]), **active}
+    return {**was, **_rendered_back(context, allocation, was, gpus, bool(active["active"])), **active}
 
 
 def _rendered_back(
@@ -228,10 +231,12 @@ def _rendered_back(
 ) -> Dict[str, Any]:
     truth = systemd.exactly(context, unit(allocation))
     argv = list(truth["ExecStart"][0][1]) if truth.get("ExecStart") else []
-    own = own_environment(context, allocation, gpus)
+    own = own_environment(context, allocation, gpus, was["links"])
     seen = dict(pair.split("=", 1) for pair in truth.get("Environment", []))
     # What does not run may have given its GPUs and directories back; its own variables are made anew at a start.
-    same = {name for name, value in seen.items() if own.get(name) == value or (not runs and name in own)}
+    same = {
+        name for name, value in seen.items() if own.get(name) == value or (not runs and name in own) or name in topology.FOUND
+    }
     env = {name: value for name, value in seen.items() if name in was["env"] or name not in same}
     if argv[:2] == _EARLIER[:2]:
         env.update({name: value for name, value in was["env"].items() if value.startswith("secret:")})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List
 
-from ..concerns import gpus
+from ..concerns import gpus, instances
 from ..machine.run import Context
 from . import links
 
@@ -22,7 +22,10 @@ def facts(context: Context, cards: gpus.Cards, unread: List[str]) -> Dict[str, A
         "cpus": os.cpu_count() or 0,
         "memory": int(memory.split()[1]) * 1024,
         "numa": _numa(context),
-        "gpus": [{**card.facts(unread), **linked.get(index, {})} for index, card in cards.by_index.items()],
+        "gpus": [
+            {**card.facts(unread), **instances.layout(card, unread), **linked.get(index, {})}
+            for index, card in cards.by_index.items()
+        ],
         "driver": cards.driver,
         "disks": _disks(context),
         "interfaces": _interfaces(context),
