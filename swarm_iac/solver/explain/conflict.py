@@ -19,7 +19,6 @@ from swarm_iac.solver.explain.counting import (
     NODE_RULES,
     RACK_RULES,
     Ruled,
-    keeping_out,
     reach,
 )
 from swarm_iac.solver.explain.domains import DOMAINS
@@ -109,7 +108,7 @@ def _rest(capacity: FreeCapacity, request: WorkloadRequest, gone: Set[str]) -> t
                 on.add(other)
         out = _rules(request) - on
     else:
-        out = min((each - gone for each in keeping_out(capacity, request)), key=_telling)
+        out = min((each - gone for each in Ruled(capacity, request).keeping_out), key=_telling)
     found = tuple(one for one in reversed(ORDER) if one in out and one not in gone)
     return tuple(one for one in found if not _same(one, found))
 

@@ -298,11 +298,6 @@ class Ruled:
         return tuple(need > max(0, free) for need, free in zip(host.of_rack(self.request), left, strict=True))
 
 
-def keeping_out(capacity: FreeCapacity, request: WorkloadRequest) -> frozenset[frozenset[str]]:
-    """For each node the rules of which each alone keeps one more replica from it, ceilings among them."""
-    return Ruled(capacity, request).keeping_out
-
-
 def _by_ceiling(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str]) -> int:
     """How many more the user, the teams around it and the cluster may have under these rules."""
     return min((left for rule, left in _ceilings(capacity, request) if rule in rules), default=ENDLESS)
@@ -386,17 +381,9 @@ def possible(snapshot: Snapshot) -> dict[str, int]:
             count = reach(empty, request, home=home)
         else:
             key = (
-                empty.by_ceiling(request),
-                request.members,
-                request.models,
-                request.need,
-                request.share,
-                request.asked,
-                request.groups,
-                request.power,
-                request.single,
-                request.linked,
-            )
+                empty.by_ceiling(request), request.members, request.models, request.need, request.share, request.asked,
+                request.groups, request.power, request.single, request.linked,
+            )  # fmt: skip
             if key not in known:
                 known[key] = reach(empty, request)
             count = known[key]
