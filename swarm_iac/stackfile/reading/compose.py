@@ -272,7 +272,7 @@ class Composer:
         self.problems.append(Problem(Place(self.file, line, column), "", f"this is no YAML: {text}", hint))
 
     def _brace_in_text(self, line: int, column: int) -> bool:
-        """Does a brace stand there within a word, where one opens a mapping? As in `{ssh: root@{name}}`."""
+        """Is that a brace within a word, where one opens a mapping? As in `{ssh: root@{name}}`."""
         lines = self.text.splitlines()
         words = lines[line] if line < len(lines) else ""
         return words[column : column + 1] == "{" and column > 0 and words[column - 1] not in " \t,:[{"
