@@ -9,7 +9,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -80,8 +80,8 @@ class Lab:
 
     def started(self) -> subprocess.Popen[bytes]:
         words = [f"--config.file={self.root}/prometheus.yml", f"--storage.tsdb.path={self.root}/data"]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        return subprocess.Popen(["prometheus", *words, f"--web.listen-address=127.0.0.1:{self.web}"], **quiet)  # type: ignore[call-overload, no-any-return]
+        words.append(f"--web.listen-address=127.0.0.1:{self.web}")
+        return subprocess.Popen(["prometheus", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def measured(self) -> float | None:
         return self.pilot.measure(self.pilot._decision().stack)["chat"].value
@@ -126,8 +126,7 @@ def machines(root: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
 @pytest.fixture
 def lab(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     one, steady = Lab(machines.root), time.monotonic
-    clock: Callable[[], float] = lambda: steady() + one.later  # noqa: E731
-    monkeypatch.setattr(loop.time, "monotonic", clock)
+    monkeypatch.setattr(loop.time, "monotonic", lambda: steady() + one.later)
     yield one
     monkeypatch.undo()
     one.end()

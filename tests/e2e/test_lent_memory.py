@@ -7,14 +7,13 @@ Leaves the fleet as it found it.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.e2e.conftest import NODES, Fleet
-from tests.e2e.test_memory_pressure import CGROUPS, HOLDER, HOME, MB, UP, Node
+from tests.e2e.test_memory_pressure import CGROUPS, HOLDER, HOME, MB, UP, Node, head_with_little_memory
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -57,14 +56,7 @@ print(time.monotonic() - began)
 @pytest.fixture(scope="module")
 def node(fleet: Fleet) -> Iterator[Node]:
     asked = fleet.stack.read_text()
-    head = asked[: asked.index("workloads:")].rstrip() + "\n\n"
-    (shape,) = re.findall(r"^  h100: (.*)$", head, re.MULTILINE)
-    small = shape.replace("memory: 1500 MB", "memory: 300 MB")
-    head = head.replace("hardware:\n", f"hardware:\n  small: {small}\n").replace("gpu-[01-02]:", "gpu-02:")
-    head += (
-        f'  {NODE}: {{hardware: small, rack: r1, site: lab, tuning: train, labels: {{one: here}}, ssh: "root@{{name}}"}}\n\n'
-    )
-    here = Node(fleet, head)
+    here = Node(fleet, head_with_little_memory(asked))
     here.run(f"cat > {HOME}/holder.py <<'END'\n{HOLDER}END\ntruncate -s 1G {HOME}/large; chmod a+r {HOME}/*")
     here.run(f"cat > {HOME}/timer.py <<'END'\n{TIMER}END")
     here.want(PAIR)

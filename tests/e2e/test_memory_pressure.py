@@ -105,17 +105,19 @@ class Node:
             time.sleep(1)
 
 
-@pytest.fixture(scope="module")
-def node(fleet: Fleet) -> Iterator[Node]:
-    asked = fleet.stack.read_text()
+def head_with_little_memory(asked: str) -> str:
+    """The sandbox's stack up to its workloads, with 300 MB for them on NODE."""
     head = asked[: asked.index("workloads:")].rstrip() + "\n\n"
     (shape,) = re.findall(r"^  h100: (.*)$", head, re.MULTILINE)
     small = shape.replace("memory: 1500 MB", "memory: 300 MB")
     head = head.replace("hardware:\n", f"hardware:\n  small: {small}\n").replace("gpu-[01-02]:", "gpu-02:")
-    head += (
-        f'  {NODE}: {{hardware: small, rack: r1, site: lab, tuning: train, labels: {{one: here}}, ssh: "root@{{name}}"}}\n\n'
-    )
-    here = Node(fleet, head)
+    return f'{head}  {NODE}: {{hardware: small, rack: r1, site: lab, tuning: train, labels: {{one: here}}, ssh: "root@{{name}}"}}\n\n'
+
+
+@pytest.fixture(scope="module")
+def node(fleet: Fleet) -> Iterator[Node]:
+    asked = fleet.stack.read_text()
+    here = Node(fleet, head_with_little_memory(asked))
     assert here.run("swapon --show") == "", "there is no swap to hide behind"
     here.run(f"cat > {HOME}/holder.py <<'END'\n{HOLDER}END\ntruncate -s 1G {HOME}/large; chmod a+r {HOME}/*")
     here.want(BORROWER)
