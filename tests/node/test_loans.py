@@ -237,6 +237,34 @@ def test_killed_at_any_write_the_next_one_goes_on(machine: Machine, after: int) 
     assert machine.number("hungry-0") == 200 and sum(machine.limits().values()) <= 300 and not machine.killed
 
 
+@pytest.mark.parametrize("other", ["hungry-0", "quiet-0", ""])
+@pytest.mark.parametrize("after", range(6))
+def test_what_a_killed_one_left_in_a_file_is_not_lent_twice(machine: Machine, after: int, other: str) -> None:
+    """Nobody reads the files of slices until the next move does."""
+    pair(machine, 140, 20)
+    machine.after = after
+    with pytest.raises(Stopped):
+        machine.look()
+    machine.after = 10**9
+    for name in machine.limits():
+        machine.uses(name, machine.number(name) - 2 if name == other else 100 if name == "hungry-0" else 1)
+    machine.look()
+    assert sum(machine.limits().values()) <= 300 and not machine.killed
+    for name, limit in machine.limits().items():
+        assert machine.number(name, "memory.high") == limit * 9 // 10, "nobody is slowed down for what was not moved"
+
+
+def test_what_cannot_be_had_is_not_tried_at_every_look(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each try has the kernel reclaim of who lends, and wakes who looks."""
+    pair(machine, 140, 20)
+    monkeypatch.setattr(loans, "_lower", lambda *_: tried.append(1))
+    tried: list[int] = []
+    lender = lend.Lender(str(machine.root))
+    for turn in range(100):
+        lender.look(turn / 10)
+    assert 2 <= len(tried) <= 10 / lend.GAP_S + 1
+
+
 def context(machine: Machine) -> Context:
     book = ledger.load(str(machine.root), check=False)
     return Context(book, root=str(machine.root))

@@ -142,8 +142,8 @@ def move(context: Context) -> Iterable[Dict[str, Any]]:
                 raised[name] = pool[name].limit + more
                 left -= more
         # Files before limits rise, first of those who give: whatever is killed in between, a reload of systemd lends no more than
-        # there is, and nobody less than it may have used by then.
-        _files(context, pool, lowered)
+        # there is, and nobody less than it may have used by then. Those of all, for the reload below reads them.
+        _files(context, pool, {name: lowered.get(name, one.limit) for name, one in pool.items()})
         _files(context, pool, raised)
         for name, limit in raised.items():
             context.poke(f"{folder(name)}/memory.max", str(limit))
@@ -151,6 +151,17 @@ def move(context: Context) -> Iterable[Dict[str, Any]]:
         if lowered or raised:
             context.act(["systemctl", "daemon-reload"], timeout=120)
             yield _certificate(mems, pool, {**lowered, **raised})
+
+
+def settle(context: Context) -> None:
+    """After one that was killed at a move: files, and where each is slowed down, are those of the limits that it left."""
+    for _, pool in sorted(pools(context).items()):
+        if _files(context, pool, {name: one.limit for name, one in pool.items()}):
+            context.act(["systemctl", "daemon-reload"], timeout=120)
+        for name, one in sorted(pool.items()):
+            slowed = high(one.limit, one.low)
+            if _number(context, name, "memory.high") != slowed:
+                context.poke(f"{folder(name)}/memory.high", str(slowed))
 
 
 def _certificate(mems: str, pool: Pool, changed: Mapping[str, int]) -> Dict[str, Any]:
@@ -176,14 +187,20 @@ def _lower(context: Context, allocation: str, one: Borrower, limit: int) -> bool
     return True
 
 
-def _files(context: Context, pool: Pool, limits: Mapping[str, int]) -> None:
-    """Have the files of slices say what is in the kernel: else the next reload of systemd, by anyone, would set what was before."""
+def _files(context: Context, pool: Pool, limits: Mapping[str, int]) -> bool:
+    """Have the files of slices say what is in the kernel: else the next reload of systemd, by anyone, would set what was before.
+
+    True when that changed one.
+    """
+    written = False
     for name, limit in limits.items():
         path = f"{systemd.UNITS}/{unit_name(name)}.slice"
         text = context.read(path)
         if text:
             text = re.sub(r"^MemoryMax=\d+$", f"MemoryMax={limit}", text + "\n", flags=re.M)
-            context.write(path, re.sub(r"^MemoryHigh=\d+$", f"MemoryHigh={high(limit, pool[name].low)}", text, flags=re.M))
+            text = re.sub(r"^MemoryHigh=\d+$", f"MemoryHigh={high(limit, pool[name].low)}", text, flags=re.M)
+            written = context.write(path, text) or written
+    return written
 
 
 def granted(context: Context, allocation: str, wanted: Mapping[str, Any]) -> Dict[str, Any]:
