@@ -223,7 +223,7 @@ def test_a_run_goes_first(machine: Machine) -> None:
     assert machine.look()
 
 
-@pytest.mark.parametrize("after", range(6))
+@pytest.mark.parametrize("after", range(7))
 def test_killed_at_any_write_the_next_one_goes_on(machine: Machine, after: int) -> None:
     pair(machine, 140, 20)
     machine.after = after
@@ -238,7 +238,7 @@ def test_killed_at_any_write_the_next_one_goes_on(machine: Machine, after: int) 
 
 
 @pytest.mark.parametrize("other", ["hungry-0", "quiet-0", ""])
-@pytest.mark.parametrize("after", range(6))
+@pytest.mark.parametrize("after", range(7))
 def test_what_a_killed_one_left_in_a_file_is_not_lent_twice(machine: Machine, after: int, other: str) -> None:
     """Nobody reads the files of slices until the next move does."""
     pair(machine, 140, 20)
@@ -354,6 +354,72 @@ def test_a_limit_that_was_lent_reads_as_the_plans_and_one_by_hand_does_not(
         (place / file).write_text(was_there)
     monkeypatch.setattr(loans, "_served", lambda context: False)
     assert read()["memory_most"] is None, "nothing moves it any more"
+
+
+@pytest.mark.parametrize("limit", [40 * 10**6 // PAGE * PAGE, 40 * 10**6 // PAGE * PAGE + PAGE])
+def test_one_that_has_its_guarantee_alone_is_no_drift_though_that_is_not_in_whole_pages(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    pair(machine, 140, 20)
+    monkeypatch.setattr(loans, "_served", lambda context: True)
+    here = context(machine)
+    was = dict(here.ledger.get("allocations", "quiet-0", "slice"), memory_low=40 * 10**6)
+    here.ledger.record("allocations", "quiet-0", "slice", value=was)
+    place = Path(machine.root, *loans.folder("quiet-0").split("/")[1:])
+    # As the kernel has it, which takes whole pages.
+    (place / "memory.max").write_text(str(limit))
+    (place / "memory.high").write_text(str(loans.high(limit, was["memory_low"]) // PAGE * PAGE))
+    found = slices.read(here, "quiet-0", was) or {}
+    assert {key: found[key] for key in ("memory_max", "memory_high")} == {
+        key: was[key] for key in ("memory_max", "memory_high")
+    }
+
+
+def test_what_is_read_amid_a_move_is_no_drift(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody who only reads takes the ledger's lock."""
+    pair(machine, 140, 20)
+    machine.look()
+    monkeypatch.setattr(loans, "_served", lambda context: True)
+    here = Context(ledger.load(str(machine.root)), check=True, root=str(machine.root))
+    was = here.ledger.get("allocations", "quiet-0", "slice")
+    place = Path(machine.root, *loans.folder("quiet-0").split("/")[1:])
+    after = (place / "memory.high").read_text()
+    (place / "memory.high").write_text(str(50 * MIB))  # the kernel reclaims
+    monkeypatch.setattr(loans.time, "sleep", lambda _: (place / "memory.high").write_text(after))
+    found = slices.read(here, "quiet-0", was) or {}
+    assert (found["memory_max"], found["memory_high"]) == (was["memory_max"], was["memory_high"])
+
+
+def test_a_limit_by_hand_is_not_told_as_lent(machine: Machine) -> None:
+    pair(machine, 140, 20)
+    here = context(machine)
+    place = Path(machine.root, *loans.folder("hungry-0").split("/")[1:])
+    (place / "memory.max").write_text(str(290 * MIB))
+    assert loans.lent(here) == {}
+
+
+def test_one_whose_limit_was_removed_by_hand_gets_what_others_do_not_have(machine: Machine) -> None:
+    pair(machine, 140, 20)
+    machine.look()
+    machine.uses("hungry-0", 190)
+    here = context(machine)
+    place = Path(machine.root, *loans.folder("quiet-0").split("/")[1:])
+    (place / "memory.max").write_text("max")
+    own = loans.granted(here, "quiet-0", here.ledger.get("allocations", "quiet-0", "slice"))
+    assert own["memory_max"] + machine.number("hungry-0") * MIB <= 300 * MIB
+
+
+def test_a_step_lends_nothing_that_a_stale_file_gives_to_another(machine: Machine) -> None:
+    pair(machine, 140, 20)
+    machine.after = 5  # the file of who gets it, and not the limit
+    with pytest.raises(Stopped):
+        machine.look()
+    machine.after = 10**9
+    machine.uses("hungry-0", 100)
+    here = context(machine)
+    own = loans.granted(here, "quiet-0", here.ledger.get("allocations", "quiet-0", "slice"))
+    machine.reload()
+    assert own["memory_max"] + machine.number("hungry-0") * MIB <= 300 * MIB
 
 
 def test_a_step_sets_what_its_node_lends_and_records_what_the_plan_says(

@@ -63,6 +63,8 @@ WantedBy=multi-user.target
 #: A smaller limit is given up when no more memory came back for so long, or not all of it in so long. [s]
 SHRINK_WAIT_S = 20.0
 SHRINK_MOST_S = 240.0
+#: So long whoever reads waits in all for moves to end. [s]
+MOVE_WAIT_S = 2.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -74,7 +76,7 @@ def folder(allocation: str) -> str:
 def pools(context: Context, changed: Mapping[str, Optional[Mapping[str, Any]]] = {}) -> Dict[str, Pool]:
     """By NUMA nodes, those who borrow here. `changed`: slices that are not recorded yet; None: one that counts no more.
 
-    A pool in which somebody has no limit at all, by hand, is left alone: that is drift, and undone as such.
+    A pool in which somebody else has no limit at all, by hand, is left alone: that is drift, and undone as such.
     """
     found: Dict[str, Pool] = {}
     wide = set()
@@ -82,7 +84,7 @@ def pools(context: Context, changed: Mapping[str, Optional[Mapping[str, Any]]] =
         mems = str(own.get("mems") or "")
         limit, used = _number(context, name, "memory.max"), _used(context, name)
         if limit is None or used is None:
-            if context.read(f"{folder(name)}/memory.max") == "max":
+            if name not in changed and context.read(f"{folder(name)}/memory.max") == "max":
                 wide.add(mems)
             continue
         one = Borrower(own["memory_low"], own["memory_max"], own["memory_most"], limit, used)
@@ -214,10 +216,11 @@ def granted(context: Context, allocation: str, wanted: Mapping[str, Any]) -> Dic
     own = dict(wanted)
     for mems, pool in pools(context, {allocation: wanted}).items():
         others = {name: one for name, one in pool.items() if name != allocation}
+        _files(context, others, {name: one.limit for name, one in others.items()})  # of a lender that was killed
         mine = _takes_part(wanted) and str(wanted.get("mems") or "") == mems
         share = least = most = int(wanted["memory_max"]) if mine else 0
         if mine:
-            used = pool[allocation].used if allocation in pool else 0
+            used = _used(context, allocation) or 0
             keeps = (used + max(8 * MIB, used // 4)) // _PAGE * _PAGE  # as the kernel has it, and so as it is read back
             most = min(wanted["memory_most"], max(share, keeps))
             least = max(wanted["memory_low"], min(share, keeps))
@@ -302,21 +305,36 @@ def as_recorded(context: Context, allocation: str, was: Mapping[str, Any], found
     """
     if not _takes_part(was):
         return {}
-    mems = str(was.get("mems") or "")
-    pool = pools(context, {allocation: was}).get(mems, {})
     keys: Dict[str, Any] = {"memory_most": was["memory_most"] if _served(context) else None}
-    one = pool.get(allocation)
-    if one and one.limit != one.share:
-        within = max(one.low, min(one.share, one.limit)) <= one.limit <= one.most
-        sums = sum(each.limit for each in pool.values()) <= sum(each.share for each in pool.values())
-        if within and sums and found.get("memory_high") == high(one.limit, one.low):
-            keys.update({key: was.get(key) for key in ("memory_high", "memory_max")})
+    recorded = {key: was.get(key) for key in ("memory_high", "memory_max")}
+    # Whoever only reads has no lock: a move may be under way, and one look sees some of it.
+    until = context.__dict__.setdefault("moves_end", time.monotonic() + MOVE_WAIT_S) if context.check else float("-inf")
+    while any(found.get(key) != value for key, value in recorded.items()):
+        pool = pools(context, {allocation: was}).get(str(was.get("mems") or ""), {})
+        if allocation in pool and _may(context, allocation, pool):
+            return {**keys, **recorded}
+        if keys["memory_most"] is None or time.monotonic() > until:
+            break
+        time.sleep(0.1)
     return keys
 
 
+def _may(context: Context, allocation: str, pool: Pool) -> bool:
+    """Is its limit one that its node may have given it?"""
+    one = pool[allocation]
+    within = max(one.low // _PAGE * _PAGE, min(one.share, one.limit)) <= one.limit <= one.most
+    sums = sum(each.limit for each in pool.values()) <= sum(each.share for each in pool.values())
+    return within and sums and _number(context, allocation, "memory.high") == high(one.limit, one.low)
+
+
 def lent(context: Context) -> Dict[str, int]:
-    """memory.max of now of each that has another one than the plan's. [bytes]"""
-    return {name: one.limit for pool in pools(context).values() for name, one in sorted(pool.items()) if one.limit != one.share}
+    """memory.max of now of each to which its node gave another one than the plan's. [bytes]"""
+    return {
+        name: one.limit
+        for pool in pools(context).values()
+        for name, one in sorted(pool.items())
+        if one.limit != one.share // _PAGE * _PAGE and _may(context, name, pool)
+    }
 
 
 def _served(context: Context) -> bool:
