@@ -438,6 +438,30 @@ def test_a_step_sets_what_its_node_lends_and_records_what_the_plan_says(
     assert here.ledger.get("allocations", "hungry-0", "slice")["memory_max"] == 150 * MIB
 
 
+def test_a_step_that_was_killed_before_the_lender_ended_ends_it_when_it_is_done_again(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair(machine, 20, 20)
+    monkeypatch.setattr(devices, "read", lambda *_: [])
+    monkeypatch.setattr(devices, "properties", lambda *_: [])
+    here = context(machine)
+    plain = {"memory_low": 40 * MIB, "memory_high": 135 * MIB, "memory_max": 150 * MIB}
+    unit = Path(machine.root, *systemd.UNITS.split("/")[1:], loans.LENDER)
+    unit.write_text("[Service]\n")
+    here.ledger.record("allocations", "quiet-0", "slice", value=plain)
+    Path(machine.root, *loans.CGROUPS.split("/")[1:], "memory.low").write_text(str(80 * MIB))
+    monkeypatch.setattr(loans, "serve", lambda *_: None)
+    slices.apply(here, "hungry-0", {"slice": plain})
+    assert unit.exists()
+    monkeypatch.undo()
+    monkeypatch.setattr(devices, "read", lambda *_: [])
+    monkeypatch.setattr(devices, "properties", lambda *_: [])
+    monkeypatch.setattr(Context, "act", lambda *_, **__: "")
+    monkeypatch.setattr(Context, "run", lambda *_, **__: "")
+    slices.apply(here, "hungry-0", {"slice": plain})
+    assert not unit.exists()
+
+
 SIZES = st.integers(1, 4000)
 
 

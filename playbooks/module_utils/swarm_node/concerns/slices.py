@@ -55,6 +55,8 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     roof = _protect(context, {allocation: wanted})
     written = context.write(f"{systemd.UNITS}/{unit(allocation)}", text) or roof
     if context.check or not (changes or written or found is None):
+        if not context.check:
+            loans.serve(context, {allocation: wanted})  # a step that was killed before its last act is done again
         return changes
     # A limit changed by hand in the cgroup alone is written again by any reload.
     systemd.settle(context, unit(allocation), force=found is not None or roof)
