@@ -216,6 +216,25 @@ def test_a_node_that_was_given_back_or_whose_ledger_is_damaged_moves_nothing(mac
     assert lender.look(3.0)
 
 
+def test_a_trouble_that_stays_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is met at each try, and the looks between two tries are no end of it."""
+    looks: list[int] = []
+
+    def look(self: lend.Lender, now: float) -> list[dict[str, Any]]:
+        looks.append(1)
+        if len(looks) > 12:
+            raise Stopped
+        if len(looks) % 3 == 1:
+            raise NodeError("systemctl daemon-reload: it hangs")
+        return []
+
+    monkeypatch.setattr(lend.Lender, "look", look)
+    monkeypatch.setattr(lend.Lender, "wait", lambda self: None)
+    with pytest.raises(Stopped):
+        lend.run()
+    assert capsys.readouterr().err.count("it hangs") == 1
+
+
 def test_a_run_goes_first(machine: Machine) -> None:
     pair(machine, 140, 20)
     with ledger.opened(check=False, root=str(machine.root)):

@@ -91,7 +91,7 @@ def run(root: str = "/") -> NoReturn:
         try:
             for one in lender.look(time.monotonic()):
                 print(loans.told(one), flush=True)
-            told = ""
+                told = ""  # until something was moved, it is the same trouble
         except (NodeError, OSError, ValueError) as error:
             if str(error) != told:
                 told = str(error)
