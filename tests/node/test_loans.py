@@ -190,6 +190,22 @@ def test_who_grows_at_that_moment_keeps_it(machine: Machine, monkeypatch: pytest
     assert machine.number("quiet-0", "memory.high") == 135
 
 
+def test_a_limit_falls_only_with_room_below_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the last look and the write it may grow, and a limit below what is used kills."""
+    pair(machine, 140, 20)
+    poke = Context.poke
+
+    def late(context: Context, path: str, text: str) -> None:
+        poke(context, path, text)
+        if path.endswith("swarm-quiet_0.slice/memory.high") and int(text) < 135 * MIB:
+            machine.uses("quiet-0", 99)
+        if path.endswith("swarm-quiet_0.slice/memory.max"):
+            raise AssertionError("all but 1 MiB of it is in use")
+
+    monkeypatch.setattr(Context, "poke", late)
+    assert machine.look() == [] and machine.limits() == {"hungry-0": 150, "quiet-0": 150}
+
+
 def test_who_allocates_and_frees_does_not_keep_systemd_reading(machine: Machine) -> None:
     pair(machine, 140, 20)
     lender, moves = lend.Lender(str(machine.root)), 0

@@ -179,10 +179,10 @@ def _certificate(mems: str, pool: Pool, changed: Mapping[str, int]) -> Dict[str,
 
 
 def _lower(context: Context, allocation: str, one: Borrower, limit: int) -> bool:
-    """Lower a limit that is not used. False, and all is as it was, if it is by now."""
-    place = folder(allocation)
-    context.poke(f"{place}/memory.high", str(high(limit, one.low)))  # the kernel reclaims here, and slows down from here on
-    if (_number(context, allocation, "memory.current") or 0) > limit:
+    """Lower a limit that is not used. False, and all is as it was, if it is by now, or would be if it grew at this moment."""
+    place, slowed = folder(allocation), high(limit, one.low)
+    context.poke(f"{place}/memory.high", str(slowed))  # the kernel reclaims here, and slows down from here on
+    if (_number(context, allocation, "memory.current") or 0) > slowed:
         context.poke(f"{place}/memory.high", str(high(one.limit, one.low)))
         return False
     context.poke(f"{place}/memory.max", str(limit))
