@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -359,6 +360,31 @@ def test_who_lent_something_and_leaves_is_made_up_for(machine: Machine) -> None:
     assert loans.granted(here, "owner-0", {"memory_max": 150 * MIB})
     assert machine.number("hungry-0") <= 150
     assert not machine.killed
+
+
+def test_a_step_waits_for_all_who_give_back_no_longer_than_for_one(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it is ended as one that hangs, and nobody hears of whom it waited for."""
+    machine.budget = 10**6
+    for name in ("one-0", "two-0"):
+        machine.add(name, 40, 150, 200, 199)
+        Path(machine.root, *loans.folder(name).split("/")[1:], "memory.max").write_text(str(200 * MIB))
+    now = [0.0]
+
+    def slow(seconds: float) -> None:
+        now[0] += seconds
+        for name in ("one-0", "two-0"):
+            file = Path(machine.root, *loans.folder(name).split("/")[1:])
+            if int((file / "memory.high").read_text()) <= 150 * MIB and int((file / "memory.max").read_text()) > 150 * MIB:
+                (file / "memory.current").write_text(str(int(file.joinpath("memory.current").read_text()) - MIB // 20))
+
+    for name in ("one-0", "two-0"):
+        Path(machine.root, *loans.folder(name).split("/")[1:], "memory.high").write_text(str(180 * MIB))
+    monkeypatch.setattr(loans, "SHRINK_WAIT_S", 20.0)
+    monkeypatch.setattr(loans, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=slow))
+    here = context(machine)
+    with pytest.raises(NodeError, match=r"two-0 uses .* nothing was killed"):
+        loans._reclaimed(here, loans.pools(here)[""])
+    assert now[0] < loans.SHRINK_MOST_S + 1 and machine.number("one-0") == 150 and not machine.killed
 
 
 def test_pools_of_other_numa_nodes_are_apart(machine: Machine) -> None:

@@ -60,7 +60,8 @@ SystemCallArchitectures=native
 [Install]
 WantedBy=multi-user.target
 """
-#: A smaller limit is given up when no more memory came back for so long, or not all of it in so long. [s]
+#: A smaller limit is given up when no more memory came back for so long, or not all of it in so long; all limits of one step share
+#: that. [s]
 SHRINK_WAIT_S = 20.0
 SHRINK_MOST_S = 240.0
 #: So long whoever reads waits in all for moves to end. [s]
@@ -274,7 +275,8 @@ def make_room(context: Context, allocation: str, limit: Optional[int], high: Opt
         return
     before = _slowed_above(context, allocation)
     context.poke(f"{place}/memory.high", str(min(limit, limit if high is None else high)))
-    last, least, began = time.monotonic(), int(used), time.monotonic()
+    last, least = time.monotonic(), int(used)
+    began: float = context.__dict__.setdefault("shrinks_began", last)
     while (now := int(context.read(f"{place}/memory.current") or 0)) > limit:
         if now < least:
             last, least = time.monotonic(), now
