@@ -499,6 +499,30 @@ def test_a_step_sets_what_its_node_lends_and_records_what_the_plan_says(
     assert here.ledger.get("allocations", "hungry-0", "slice")["memory_max"] == 150 * MIB
 
 
+def test_what_is_done_at_boot_lends_nothing_twice_where_it_is_asked_for_by_hand(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair(machine, 140, 20)
+    machine.look()
+    machine.uses("hungry-0", 190)
+    made: dict[str, int] = {}
+    monkeypatch.setattr(slices, "apply", lambda context, name, part: made.update({name: part["slice"]["memory_max"]}))
+    here = context(machine)
+    slices.boot(here, "quiet-0", here.ledger.get("allocations", "quiet-0"))
+    assert made["quiet-0"] + machine.number("hungry-0") * MIB <= 300 * MIB
+
+
+def test_one_that_is_about_to_be_started_again_is_waited_for(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that reads it in those two seconds would say that nothing moves its memory."""
+    pair(machine, 20, 20)
+    here, started = context(machine), []
+    states = iter(["active", "activating"])
+    monkeypatch.setattr(systemd, "show", lambda *_: {"ActiveState": next(states)})
+    monkeypatch.setattr(systemd, "start", lambda context, unit: started.append(unit))
+    assert [loans.serve(here), loans.serve(here), loans.serve(here)] == [True, False, True]
+    assert started == [loans.LENDER] * 2
+
+
 def test_a_step_that_was_killed_before_the_lender_ended_ends_it_when_it_is_done_again(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -342,6 +342,11 @@ def lent(context: Context) -> Dict[str, int]:
 def _served(context: Context) -> bool:
     if context.read(f"{systemd.UNITS}/{LENDER}") != _TEXT.strip() or not os.path.islink(context.path(_LINK)):
         return False
+    return _works(context)
+
+
+def _works(context: Context) -> bool:
+    """Not one that systemd is about to start again."""
     return systemd.show(context, LENDER).get("ActiveState") == "active"
 
 
@@ -351,7 +356,7 @@ def serve(context: Context, changed: Mapping[str, Optional[Mapping[str, Any]]] =
         return bool(restore(context, "", {}))
     written = context.write(f"{systemd.UNITS}/{LENDER}", _TEXT)
     linked = os.path.islink(context.path(_LINK))
-    if context.check or (not written and linked and systemd.active(context, LENDER)):
+    if context.check or (not written and linked and _works(context)):
         return written
     if not linked:
         context.ledger.confirm()

@@ -124,7 +124,8 @@ STEPS = {"slice": _step}
 def boot(context: Context, allocation: str, recorded: Dict[str, Any]) -> None:
     """Make it again, and before it the MIG instances that it may use: a reboot takes them away."""
     instances.make(context, device.gpus(recorded.get("gpus") or ()))
-    apply(context, allocation, {"slice": recorded["slice"], "gpus": recorded.get("gpus") or []})
+    own = loans.granted(context, allocation, recorded["slice"])  # by hand, while others run
+    apply(context, allocation, {"slice": own, "gpus": recorded.get("gpus") or []})
 
 
 def observed(context: Context, allocation: str, recorded: Dict[str, Any]) -> Dict[str, Any]:
