@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -190,6 +191,22 @@ def test_who_grows_at_that_moment_keeps_it(machine: Machine, monkeypatch: pytest
     assert machine.number("quiet-0", "memory.high") == 135
 
 
+def test_a_limit_falls_only_with_room_below_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the last look and the write it may grow, and a limit below what is used kills."""
+    pair(machine, 140, 20)
+    poke = Context.poke
+
+    def late(context: Context, path: str, text: str) -> None:
+        poke(context, path, text)
+        if path.endswith("swarm-quiet_0.slice/memory.high") and int(text) < 135 * MIB:
+            machine.uses("quiet-0", 99)
+        if path.endswith("swarm-quiet_0.slice/memory.max"):
+            raise AssertionError("all but 1 MiB of it is in use")
+
+    monkeypatch.setattr(Context, "poke", late)
+    assert machine.look() == [] and machine.limits() == {"hungry-0": 150, "quiet-0": 150}
+
+
 def test_who_allocates_and_frees_does_not_keep_systemd_reading(machine: Machine) -> None:
     pair(machine, 140, 20)
     lender, moves = lend.Lender(str(machine.root)), 0
@@ -216,6 +233,25 @@ def test_a_node_that_was_given_back_or_whose_ledger_is_damaged_moves_nothing(mac
     assert lender.look(3.0)
 
 
+def test_a_trouble_that_stays_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is met at each try, and the looks between two tries are no end of it."""
+    looks: list[int] = []
+
+    def look(self: lend.Lender, now: float) -> list[dict[str, Any]]:
+        looks.append(1)
+        if len(looks) > 12:
+            raise Stopped
+        if len(looks) % 3 == 1:
+            raise NodeError("systemctl daemon-reload: it hangs")
+        return []
+
+    monkeypatch.setattr(lend.Lender, "look", look)
+    monkeypatch.setattr(lend.Lender, "wait", lambda self: None)
+    with pytest.raises(Stopped):
+        lend.run()
+    assert capsys.readouterr().err.count("it hangs") == 1
+
+
 def test_a_run_goes_first(machine: Machine) -> None:
     pair(machine, 140, 20)
     with ledger.opened(check=False, root=str(machine.root)):
@@ -223,7 +259,7 @@ def test_a_run_goes_first(machine: Machine) -> None:
     assert machine.look()
 
 
-@pytest.mark.parametrize("after", range(6))
+@pytest.mark.parametrize("after", range(7))
 def test_killed_at_any_write_the_next_one_goes_on(machine: Machine, after: int) -> None:
     pair(machine, 140, 20)
     machine.after = after
@@ -235,6 +271,34 @@ def test_killed_at_any_write_the_next_one_goes_on(machine: Machine, after: int) 
     machine.after = 10**9
     machine.look()
     assert machine.number("hungry-0") == 200 and sum(machine.limits().values()) <= 300 and not machine.killed
+
+
+@pytest.mark.parametrize("other", ["hungry-0", "quiet-0", ""])
+@pytest.mark.parametrize("after", range(7))
+def test_what_a_killed_one_left_in_a_file_is_not_lent_twice(machine: Machine, after: int, other: str) -> None:
+    """Nobody reads the files of slices until the next move does."""
+    pair(machine, 140, 20)
+    machine.after = after
+    with pytest.raises(Stopped):
+        machine.look()
+    machine.after = 10**9
+    for name in machine.limits():
+        machine.uses(name, machine.number(name) - 2 if name == other else 100 if name == "hungry-0" else 1)
+    machine.look()
+    assert sum(machine.limits().values()) <= 300 and not machine.killed
+    for name, limit in machine.limits().items():
+        assert machine.number(name, "memory.high") == limit * 9 // 10, "nobody is slowed down for what was not moved"
+
+
+def test_what_cannot_be_had_is_not_tried_at_every_look(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each try has the kernel reclaim of who lends, and wakes who looks."""
+    pair(machine, 140, 20)
+    monkeypatch.setattr(loans, "_lower", lambda *_: tried.append(1))
+    tried: list[int] = []
+    lender = lend.Lender(str(machine.root))
+    for turn in range(100):
+        lender.look(turn / 10)
+    assert 2 <= len(tried) <= 10 / lend.GAP_S + 1
 
 
 def context(machine: Machine) -> Context:
@@ -298,6 +362,31 @@ def test_who_lent_something_and_leaves_is_made_up_for(machine: Machine) -> None:
     assert not machine.killed
 
 
+def test_a_step_waits_for_all_who_give_back_no_longer_than_for_one(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it is ended as one that hangs, and nobody hears of whom it waited for."""
+    machine.budget = 10**6
+    for name in ("one-0", "two-0"):
+        machine.add(name, 40, 150, 200, 199)
+        Path(machine.root, *loans.folder(name).split("/")[1:], "memory.max").write_text(str(200 * MIB))
+    now = [0.0]
+
+    def slow(seconds: float) -> None:
+        now[0] += seconds
+        for name in ("one-0", "two-0"):
+            file = Path(machine.root, *loans.folder(name).split("/")[1:])
+            if int((file / "memory.high").read_text()) <= 150 * MIB and int((file / "memory.max").read_text()) > 150 * MIB:
+                (file / "memory.current").write_text(str(int(file.joinpath("memory.current").read_text()) - MIB // 20))
+
+    for name in ("one-0", "two-0"):
+        Path(machine.root, *loans.folder(name).split("/")[1:], "memory.high").write_text(str(180 * MIB))
+    monkeypatch.setattr(loans, "SHRINK_WAIT_S", 20.0)
+    monkeypatch.setattr(loans, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=slow))
+    here = context(machine)
+    with pytest.raises(NodeError, match=r"two-0 uses .* nothing was killed"):
+        loans._reclaimed(here, loans.pools(here)[""])
+    assert now[0] < loans.SHRINK_MOST_S + 1 and machine.number("one-0") == 150 and not machine.killed
+
+
 def test_pools_of_other_numa_nodes_are_apart(machine: Machine) -> None:
     machine.add("hungry-0", 40, 150, 200, 140, mems="0")
     machine.add("quiet-0", 40, 150, 200, 20, mems="1")
@@ -328,6 +417,72 @@ def test_a_limit_that_was_lent_reads_as_the_plans_and_one_by_hand_does_not(
     assert read()["memory_most"] is None, "nothing moves it any more"
 
 
+@pytest.mark.parametrize("limit", [40 * 10**6 // PAGE * PAGE, 40 * 10**6 // PAGE * PAGE + PAGE])
+def test_one_that_has_its_guarantee_alone_is_no_drift_though_that_is_not_in_whole_pages(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    pair(machine, 140, 20)
+    monkeypatch.setattr(loans, "_served", lambda context: True)
+    here = context(machine)
+    was = dict(here.ledger.get("allocations", "quiet-0", "slice"), memory_low=40 * 10**6)
+    here.ledger.record("allocations", "quiet-0", "slice", value=was)
+    place = Path(machine.root, *loans.folder("quiet-0").split("/")[1:])
+    # As the kernel has it, which takes whole pages.
+    (place / "memory.max").write_text(str(limit))
+    (place / "memory.high").write_text(str(loans.high(limit, was["memory_low"]) // PAGE * PAGE))
+    found = slices.read(here, "quiet-0", was) or {}
+    assert {key: found[key] for key in ("memory_max", "memory_high")} == {
+        key: was[key] for key in ("memory_max", "memory_high")
+    }
+
+
+def test_what_is_read_amid_a_move_is_no_drift(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody who only reads takes the ledger's lock."""
+    pair(machine, 140, 20)
+    machine.look()
+    monkeypatch.setattr(loans, "_served", lambda context: True)
+    here = Context(ledger.load(str(machine.root)), check=True, root=str(machine.root))
+    was = here.ledger.get("allocations", "quiet-0", "slice")
+    place = Path(machine.root, *loans.folder("quiet-0").split("/")[1:])
+    after = (place / "memory.high").read_text()
+    (place / "memory.high").write_text(str(50 * MIB))  # the kernel reclaims
+    monkeypatch.setattr(loans.time, "sleep", lambda _: (place / "memory.high").write_text(after))
+    found = slices.read(here, "quiet-0", was) or {}
+    assert (found["memory_max"], found["memory_high"]) == (was["memory_max"], was["memory_high"])
+
+
+def test_a_limit_by_hand_is_not_told_as_lent(machine: Machine) -> None:
+    pair(machine, 140, 20)
+    here = context(machine)
+    place = Path(machine.root, *loans.folder("hungry-0").split("/")[1:])
+    (place / "memory.max").write_text(str(290 * MIB))
+    assert loans.lent(here) == {}
+
+
+def test_one_whose_limit_was_removed_by_hand_gets_what_others_do_not_have(machine: Machine) -> None:
+    pair(machine, 140, 20)
+    machine.look()
+    machine.uses("hungry-0", 190)
+    here = context(machine)
+    place = Path(machine.root, *loans.folder("quiet-0").split("/")[1:])
+    (place / "memory.max").write_text("max")
+    own = loans.granted(here, "quiet-0", here.ledger.get("allocations", "quiet-0", "slice"))
+    assert own["memory_max"] + machine.number("hungry-0") * MIB <= 300 * MIB
+
+
+def test_a_step_lends_nothing_that_a_stale_file_gives_to_another(machine: Machine) -> None:
+    pair(machine, 140, 20)
+    machine.after = 5  # the file of who gets it, and not the limit
+    with pytest.raises(Stopped):
+        machine.look()
+    machine.after = 10**9
+    machine.uses("hungry-0", 100)
+    here = context(machine)
+    own = loans.granted(here, "quiet-0", here.ledger.get("allocations", "quiet-0", "slice"))
+    machine.reload()
+    assert own["memory_max"] + machine.number("hungry-0") * MIB <= 300 * MIB
+
+
 def test_a_step_sets_what_its_node_lends_and_records_what_the_plan_says(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,6 +497,54 @@ def test_a_step_sets_what_its_node_lends_and_records_what_the_plan_says(
     slices.STEPS["slice"](here, "hungry-0", {"allocations": {"hungry-0": whole}})
     assert made[0]["memory_max"] > 140 * MIB and made[0]["cpu_weight"] == 7
     assert here.ledger.get("allocations", "hungry-0", "slice")["memory_max"] == 150 * MIB
+
+
+def test_what_is_done_at_boot_lends_nothing_twice_where_it_is_asked_for_by_hand(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair(machine, 140, 20)
+    machine.look()
+    machine.uses("hungry-0", 190)
+    made: dict[str, int] = {}
+    monkeypatch.setattr(slices, "apply", lambda context, name, part: made.update({name: part["slice"]["memory_max"]}))
+    here = context(machine)
+    slices.boot(here, "quiet-0", here.ledger.get("allocations", "quiet-0"))
+    assert made["quiet-0"] + machine.number("hungry-0") * MIB <= 300 * MIB
+
+
+def test_one_that_is_about_to_be_started_again_is_waited_for(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that reads it in those two seconds would say that nothing moves its memory."""
+    pair(machine, 20, 20)
+    here, started = context(machine), []
+    states = iter(["active", "activating"])
+    monkeypatch.setattr(systemd, "show", lambda *_: {"ActiveState": next(states)})
+    monkeypatch.setattr(systemd, "start", lambda context, unit: started.append(unit))
+    assert [loans.serve(here), loans.serve(here), loans.serve(here)] == [True, False, True]
+    assert started == [loans.LENDER] * 2
+
+
+def test_a_step_that_was_killed_before_the_lender_ended_ends_it_when_it_is_done_again(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair(machine, 20, 20)
+    monkeypatch.setattr(devices, "read", lambda *_: [])
+    monkeypatch.setattr(devices, "properties", lambda *_: [])
+    here = context(machine)
+    plain = {"memory_low": 40 * MIB, "memory_high": 135 * MIB, "memory_max": 150 * MIB}
+    unit = Path(machine.root, *systemd.UNITS.split("/")[1:], loans.LENDER)
+    unit.write_text("[Service]\n")
+    here.ledger.record("allocations", "quiet-0", "slice", value=plain)
+    Path(machine.root, *loans.CGROUPS.split("/")[1:], "memory.low").write_text(str(80 * MIB))
+    monkeypatch.setattr(loans, "serve", lambda *_: None)
+    slices.apply(here, "hungry-0", {"slice": plain})
+    assert unit.exists()
+    monkeypatch.undo()
+    monkeypatch.setattr(devices, "read", lambda *_: [])
+    monkeypatch.setattr(devices, "properties", lambda *_: [])
+    monkeypatch.setattr(Context, "act", lambda *_, **__: "")
+    monkeypatch.setattr(Context, "run", lambda *_, **__: "")
+    slices.apply(here, "hungry-0", {"slice": plain})
+    assert not unit.exists()
 
 
 SIZES = st.integers(1, 4000)

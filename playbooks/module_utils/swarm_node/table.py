@@ -64,7 +64,7 @@ CONCERNS = (
     Concern("storage", verbs={"storage": 2100}, node={"disk": str}),  # mkfs and discard of a large disk
     Concern("instances"),
     Concern("loans"),
-    Concern("slices", verbs={"slice": 480}, each={"slice": dict}),
+    Concern("slices", verbs={"slice": 1200}, each={"slice": dict}),
     Concern("devices", each={"gpus": list}, check=shape.gpu_list),
     # Removing, or counting anew, millions of files.
     Concern("directories", verbs={"directories": 4200}, each={"scratch": _DIRECTORY, "cache": _DIRECTORY}),

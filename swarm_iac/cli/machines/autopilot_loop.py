@@ -245,10 +245,15 @@ def _of_nodes(root: Path, stack: Stack) -> dict[str, Reading]:
     for name, one in scaling.items():
         busy = found[name].busy if name in found else None
         other = Reading(None, f"nodes do not measure {one.on}: --metrics http://PROMETHEUS:9090")
-        known = len(found[name].allocations) if name in found else 0
+        known = _measured(found[name]) if name in found else 0
         gpu = replace(reading.reading(None if busy is None else 100 * busy), replicas=known)
         answer[name] = other if one.on != "gpu" else gpu
     return answer
+
+
+def _measured(used: Any) -> int:
+    """Of how many replicas its `busy` is the mean: those whose cards a node cannot tell of are not in it."""
+    return int(len(used.allocations) * used.known / used.gpus + 1e-6) if used.gpus else 0
 
 
 def _of_all(readings: Mapping[str, Reading], decision: Decision, layer: Layer) -> dict[str, Reading]:

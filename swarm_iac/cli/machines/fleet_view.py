@@ -103,9 +103,9 @@ def lent(seen: Mapping[str, Observed], wanted: Mapping[str, Desired]) -> tuple[s
     """What nodes lend by use, in place of what the plan would lend: it is live, and no drift."""
     found = []
     for node in sorted(seen.keys() & wanted.keys()):
-        ones = wanted[node].state.allocations
+        ones = seen[node].state.allocations  # its part of now, whatever the plan is about to make of it
         for name, now in sorted(seen[node].lent.items()):
-            if name in ones and ones[name].slice.memory_most is not None:
+            if name in ones:
                 may, part = (Bytes(size // _MB * _MB) for size in (now, ones[name].slice.memory_max or 0))
                 found.append(f"live: {name} on {node} may use {may} of memory now; its part is {part}")
     return tuple(found)

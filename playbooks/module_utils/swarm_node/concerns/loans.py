@@ -60,9 +60,12 @@ SystemCallArchitectures=native
 [Install]
 WantedBy=multi-user.target
 """
-#: A smaller limit is given up when no more memory came back for so long, or not all of it in so long. [s]
+#: A smaller limit is given up when no more memory came back for so long, or not all of it in so long; all limits of one step share
+#: that. [s]
 SHRINK_WAIT_S = 20.0
 SHRINK_MOST_S = 240.0
+#: So long whoever reads waits in all for moves to end. [s]
+MOVE_WAIT_S = 2.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -74,7 +77,7 @@ def folder(allocation: str) -> str:
 def pools(context: Context, changed: Mapping[str, Optional[Mapping[str, Any]]] = {}) -> Dict[str, Pool]:
     """By NUMA nodes, those who borrow here. `changed`: slices that are not recorded yet; None: one that counts no more.
 
-    A pool in which somebody has no limit at all, by hand, is left alone: that is drift, and undone as such.
+    A pool in which somebody else has no limit at all, by hand, is left alone: that is drift, and undone as such.
     """
     found: Dict[str, Pool] = {}
     wide = set()
@@ -82,7 +85,7 @@ def pools(context: Context, changed: Mapping[str, Optional[Mapping[str, Any]]] =
         mems = str(own.get("mems") or "")
         limit, used = _number(context, name, "memory.max"), _used(context, name)
         if limit is None or used is None:
-            if context.read(f"{folder(name)}/memory.max") == "max":
+            if name not in changed and context.read(f"{folder(name)}/memory.max") == "max":
                 wide.add(mems)
             continue
         one = Borrower(own["memory_low"], own["memory_max"], own["memory_most"], limit, used)
@@ -142,8 +145,8 @@ def move(context: Context) -> Iterable[Dict[str, Any]]:
                 raised[name] = pool[name].limit + more
                 left -= more
         # Files before limits rise, first of those who give: whatever is killed in between, a reload of systemd lends no more than
-        # there is, and nobody less than it may have used by then.
-        _files(context, pool, lowered)
+        # there is, and nobody less than it may have used by then. Those of all, for the reload below reads them.
+        _files(context, pool, {name: lowered.get(name, one.limit) for name, one in pool.items()})
         _files(context, pool, raised)
         for name, limit in raised.items():
             context.poke(f"{folder(name)}/memory.max", str(limit))
@@ -151,6 +154,17 @@ def move(context: Context) -> Iterable[Dict[str, Any]]:
         if lowered or raised:
             context.act(["systemctl", "daemon-reload"], timeout=120)
             yield _certificate(mems, pool, {**lowered, **raised})
+
+
+def settle(context: Context) -> None:
+    """After one that was killed at a move: files, and where each is slowed down, are those of the limits that it left."""
+    for _, pool in sorted(pools(context).items()):
+        if _files(context, pool, {name: one.limit for name, one in pool.items()}):
+            context.act(["systemctl", "daemon-reload"], timeout=120)
+        for name, one in sorted(pool.items()):
+            slowed = high(one.limit, one.low)
+            if _number(context, name, "memory.high") != slowed:
+                context.poke(f"{folder(name)}/memory.high", str(slowed))
 
 
 def _certificate(mems: str, pool: Pool, changed: Mapping[str, int]) -> Dict[str, Any]:
@@ -166,24 +180,30 @@ def _certificate(mems: str, pool: Pool, changed: Mapping[str, int]) -> Dict[str,
 
 
 def _lower(context: Context, allocation: str, one: Borrower, limit: int) -> bool:
-    """Lower a limit that is not used. False, and all is as it was, if it is by now."""
-    place = folder(allocation)
-    context.poke(f"{place}/memory.high", str(high(limit, one.low)))  # the kernel reclaims here, and slows down from here on
-    if (_number(context, allocation, "memory.current") or 0) > limit:
+    """Lower a limit that is not used. False, and all is as it was, if it is by now, or would be if it grew at this moment."""
+    place, slowed = folder(allocation), high(limit, one.low)
+    context.poke(f"{place}/memory.high", str(slowed))  # the kernel reclaims here, and slows down from here on
+    if (_number(context, allocation, "memory.current") or 0) > slowed:
         context.poke(f"{place}/memory.high", str(high(one.limit, one.low)))
         return False
     context.poke(f"{place}/memory.max", str(limit))
     return True
 
 
-def _files(context: Context, pool: Pool, limits: Mapping[str, int]) -> None:
-    """Have the files of slices say what is in the kernel: else the next reload of systemd, by anyone, would set what was before."""
+def _files(context: Context, pool: Pool, limits: Mapping[str, int]) -> bool:
+    """Have the files of slices say what is in the kernel: else the next reload of systemd, by anyone, would set what was before.
+
+    True when that changed one.
+    """
+    written = False
     for name, limit in limits.items():
         path = f"{systemd.UNITS}/{unit_name(name)}.slice"
         text = context.read(path)
         if text:
             text = re.sub(r"^MemoryMax=\d+$", f"MemoryMax={limit}", text + "\n", flags=re.M)
-            context.write(path, re.sub(r"^MemoryHigh=\d+$", f"MemoryHigh={high(limit, pool[name].low)}", text, flags=re.M))
+            text = re.sub(r"^MemoryHigh=\d+$", f"MemoryHigh={high(limit, pool[name].low)}", text, flags=re.M)
+            written = context.write(path, text) or written
+    return written
 
 
 def granted(context: Context, allocation: str, wanted: Mapping[str, Any]) -> Dict[str, Any]:
@@ -197,10 +217,11 @@ def granted(context: Context, allocation: str, wanted: Mapping[str, Any]) -> Dic
     own = dict(wanted)
     for mems, pool in pools(context, {allocation: wanted}).items():
         others = {name: one for name, one in pool.items() if name != allocation}
+        _files(context, others, {name: one.limit for name, one in others.items()})  # of a lender that was killed
         mine = _takes_part(wanted) and str(wanted.get("mems") or "") == mems
         share = least = most = int(wanted["memory_max"]) if mine else 0
         if mine:
-            used = pool[allocation].used if allocation in pool else 0
+            used = _used(context, allocation) or 0
             keeps = (used + max(8 * MIB, used // 4)) // _PAGE * _PAGE  # as the kernel has it, and so as it is read back
             most = min(wanted["memory_most"], max(share, keeps))
             least = max(wanted["memory_low"], min(share, keeps))
@@ -254,7 +275,8 @@ def make_room(context: Context, allocation: str, limit: Optional[int], high: Opt
         return
     before = _slowed_above(context, allocation)
     context.poke(f"{place}/memory.high", str(min(limit, limit if high is None else high)))
-    last, least, began = time.monotonic(), int(used), time.monotonic()
+    last, least = time.monotonic(), int(used)
+    began: float = context.__dict__.setdefault("shrinks_began", last)
     while (now := int(context.read(f"{place}/memory.current") or 0)) > limit:
         if now < least:
             last, least = time.monotonic(), now
@@ -285,26 +307,46 @@ def as_recorded(context: Context, allocation: str, was: Mapping[str, Any], found
     """
     if not _takes_part(was):
         return {}
-    mems = str(was.get("mems") or "")
-    pool = pools(context, {allocation: was}).get(mems, {})
     keys: Dict[str, Any] = {"memory_most": was["memory_most"] if _served(context) else None}
-    one = pool.get(allocation)
-    if one and one.limit != one.share:
-        within = max(one.low, min(one.share, one.limit)) <= one.limit <= one.most
-        sums = sum(each.limit for each in pool.values()) <= sum(each.share for each in pool.values())
-        if within and sums and found.get("memory_high") == high(one.limit, one.low):
-            keys.update({key: was.get(key) for key in ("memory_high", "memory_max")})
+    recorded = {key: was.get(key) for key in ("memory_high", "memory_max")}
+    # Whoever only reads has no lock: a move may be under way, and one look sees some of it.
+    until = context.__dict__.setdefault("moves_end", time.monotonic() + MOVE_WAIT_S) if context.check else float("-inf")
+    while any(found.get(key) != value for key, value in recorded.items()):
+        pool = pools(context, {allocation: was}).get(str(was.get("mems") or ""), {})
+        if allocation in pool and _may(context, allocation, pool):
+            return {**keys, **recorded}
+        if keys["memory_most"] is None or time.monotonic() > until:
+            break
+        time.sleep(0.1)
     return keys
 
 
+def _may(context: Context, allocation: str, pool: Pool) -> bool:
+    """Is its limit one that its node may have given it?"""
+    one = pool[allocation]
+    within = max(one.low // _PAGE * _PAGE, min(one.share, one.limit)) <= one.limit <= one.most
+    sums = sum(each.limit for each in pool.values()) <= sum(each.share for each in pool.values())
+    return within and sums and _number(context, allocation, "memory.high") == high(one.limit, one.low)
+
+
 def lent(context: Context) -> Dict[str, int]:
-    """memory.max of now of each that has another one than the plan's. [bytes]"""
-    return {name: one.limit for pool in pools(context).values() for name, one in sorted(pool.items()) if one.limit != one.share}
+    """memory.max of now of each to which its node gave another one than the plan's. [bytes]"""
+    return {
+        name: one.limit
+        for pool in pools(context).values()
+        for name, one in sorted(pool.items())
+        if one.limit != one.share // _PAGE * _PAGE and _may(context, name, pool)
+    }
 
 
 def _served(context: Context) -> bool:
     if context.read(f"{systemd.UNITS}/{LENDER}") != _TEXT.strip() or not os.path.islink(context.path(_LINK)):
         return False
+    return _works(context)
+
+
+def _works(context: Context) -> bool:
+    """Not one that systemd is about to start again."""
     return systemd.show(context, LENDER).get("ActiveState") == "active"
 
 
@@ -314,7 +356,7 @@ def serve(context: Context, changed: Mapping[str, Optional[Mapping[str, Any]]] =
         return bool(restore(context, "", {}))
     written = context.write(f"{systemd.UNITS}/{LENDER}", _TEXT)
     linked = os.path.islink(context.path(_LINK))
-    if context.check or (not written and linked and systemd.active(context, LENDER)):
+    if context.check or (not written and linked and _works(context)):
         return written
     if not linked:
         context.ledger.confirm()

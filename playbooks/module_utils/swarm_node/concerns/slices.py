@@ -55,6 +55,8 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     roof = _protect(context, {allocation: wanted})
     written = context.write(f"{systemd.UNITS}/{unit(allocation)}", text) or roof
     if context.check or not (changes or written or found is None):
+        if not context.check:
+            loans.serve(context, {allocation: wanted})  # a step that was killed before its last act is done again
         return changes
     # A limit changed by hand in the cgroup alone is written again by any reload.
     systemd.settle(context, unit(allocation), force=found is not None or roof)
@@ -122,7 +124,8 @@ STEPS = {"slice": _step}
 def boot(context: Context, allocation: str, recorded: Dict[str, Any]) -> None:
     """Make it again, and before it the MIG instances that it may use: a reboot takes them away."""
     instances.make(context, device.gpus(recorded.get("gpus") or ()))
-    apply(context, allocation, {"slice": recorded["slice"], "gpus": recorded.get("gpus") or []})
+    own = loans.granted(context, allocation, recorded["slice"])  # by hand, while others run
+    apply(context, allocation, {"slice": own, "gpus": recorded.get("gpus") or []})
 
 
 def observed(context: Context, allocation: str, recorded: Dict[str, Any]) -> Dict[str, Any]:

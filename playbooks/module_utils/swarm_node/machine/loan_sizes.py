@@ -44,10 +44,10 @@ Pool = Dict[str, Borrower]
 
 
 def high(limit: int, low: int) -> int:
-    """memory.high of a limit: nobody is slowed down within a guarantee. [bytes]"""
+    """memory.high of a limit: nobody is slowed down within a guarantee. [bytes, in whole pages as the kernel has it]"""
     page = os.sysconf("SC_PAGE_SIZE")
     plain = limit * _HIGH // 100 // page * page
-    return max(plain, low) if limit > low else plain
+    return max(plain, low // page * page) if limit > low else plain
 
 
 def moves(pool: Mapping[str, Borrower]) -> Dict[str, int]:

@@ -25,27 +25,37 @@ GAP_S = 3.0
 
 
 class Lender:
-    """What one such process knows: the ledger as it was read last, and how its file looked then; when it moved something."""
+    """What one such process knows: the ledger as it was read last, and how its file looked then; when it tried to move something;
+    whether what the last try left is whole."""
 
     def __init__(self, root: str = "/") -> None:
         self.root = root
         self.seen: Optional[ledger.Ledger] = None
         self.stamp: Optional[Tuple[int, int, int]] = None
-        self.moved_at = float("-inf")
+        self.tried_at = float("-inf")
+        self.whole = False
 
     def look(self, now: float) -> List[Dict[str, Any]]:
         """The certificates of what was moved. `now`: of a clock that is never set. [s]"""
         self._read()
-        if self.seen is None or now - self.moved_at < GAP_S:
+        if self.seen is None or now - self.tried_at < GAP_S:
             return []
-        if not any(map(loans.moves, loans.pools(Context(self.seen, check=True, root=self.root)).values())):
+        wanted = any(map(loans.moves, loans.pools(Context(self.seen, check=True, root=self.root)).values()))
+        if self.whole and not wanted:
             return []
         try:
             with ledger.opened(check=False, root=self.root, wait_s=0) as book:
-                found = list(loans.move(Context(book, root=self.root)))
+                # Also if it comes to nothing: each has the kernel reclaim of somebody.
+                before, self.tried_at = self.tried_at, now
+                context = Context(book, root=self.root)
+                if not self.whole:
+                    loans.settle(context)
+                self.whole = False
+                found = list(loans.move(context))
+                self.whole = True
+                self.tried_at = now if wanted else before
         except ledger.Busy:
             return []
-        self.moved_at = now if found else self.moved_at
         return found
 
     def _read(self) -> None:
@@ -81,7 +91,7 @@ def run(root: str = "/") -> NoReturn:
         try:
             for one in lender.look(time.monotonic()):
                 print(loans.told(one), flush=True)
-            told = ""
+                told = ""  # until something was moved, it is the same trouble
         except (NodeError, OSError, ValueError) as error:
             if str(error) != told:
                 told = str(error)
