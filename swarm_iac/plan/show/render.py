@@ -25,7 +25,7 @@ from swarm_iac.plan.show.alike import merged
 from swarm_iac.plan.show.causes import why_moved, why_stopped
 from swarm_iac.plan.show.section import Rows, Section
 from swarm_iac.plan.show.summary import Summary, given_up, pending, summary
-from swarm_iac.plan.show.waves import waves
+from swarm_iac.plan.show.wave_rows import waves
 from swarm_iac.plan.state import cpulist, format
 from swarm_iac.printable import printable
 
