@@ -184,7 +184,7 @@ class Causes:
         self.known: dict[WorkloadRequest, tuple[str, ...]] = {}
         self.explained: dict[WorkloadRequest, tuple[str, tuple[Reason, ...]]] = {}
         self.capacities: dict[int, FreeCapacity] = {}
-        self._seen: dict[str, FreeCapacity] = {}
+        self._seen: dict[WorkloadRequest, FreeCapacity] = {}
 
     def of(self, request: WorkloadRequest) -> tuple[Reason, ...]:
         """One reason for each rule of the smallest conflict, with figures and its path in the stack file."""
@@ -258,9 +258,9 @@ class Causes:
 
         Where that alone would be enough, the effort ended too early to see it, and the capacity is reported as it is.
         """
-        if request.name not in self._seen:
-            self._seen[request.name] = self._ruled(request).capacity
-        return self._seen[request.name]
+        if request not in self._seen:
+            self._seen[request] = self._ruled(request).capacity
+        return self._seen[request]
 
     def _ruled(self, request: WorkloadRequest) -> Ruled:
         """What each rule leaves of the nodes of that capacity."""
@@ -272,7 +272,7 @@ class Causes:
         ruled, on = Ruled(capacity, request), EVERY | {GANG} if request.gang else EVERY
         if capacity is not self.capacity and ruled.reach(on) >= missing(capacity, request, on):
             ruled = Ruled(self.capacity, request)
-        self._seen[request.name] = ruled.capacity
+        self._seen[request] = ruled.capacity
         return ruled
 
 
