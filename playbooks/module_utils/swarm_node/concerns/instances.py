@@ -240,8 +240,12 @@ def layout(card: gpus.Card, unread: List[str]) -> Dict[str, Any]:
     """Of a card that is cut, what is there, whoever made it: compute slices, and memory slices as `first/number`."""
     nvml = card.nvml
     try:
-        if not may_be_cut(card):
-            return {}
+        cut = may_be_cut(card)
+    except nvml.NVMLError:
+        return {}  # its MIG mode cannot be read, which is said with its other facts
+    if not cut:
+        return {}
+    try:
         kinds = {info.id: slices for slices, ones in PROFILES.items() for kind in ones if (info := _info(card, kind))}
         found = [f"{kinds[one.profile]}g@{one.start}/{one.size}" for one in instances(card) if one.profile in kinds]
     except nvml.NVMLError as error:
