@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from swarm_iac.plan.show.alike import merged
-from swarm_iac.plan.show.markdown import plain, shown, words
+from swarm_iac.plan.show.markdown import NAMES, plain, shown, words
 from swarm_iac.plan.show.render import sections
 from swarm_iac.plan.show.section import Rows, Section
 from swarm_iac.printable import printable
@@ -117,7 +117,7 @@ def _folded(review: Review) -> tuple[Section, ...]:
     several = len(review.consequences) > 1
     for one in review.consequences:
         prefix = f"{one.now.name}: " if several else ""
-        for section in map(merged, sections(one.plan, one.context)):
+        for section in (merged(each, NAMES) for each in sections(one.plan, one.context)):
             if section.title != "How good the placement is" or section.minor:
                 found.append(Section(f"{prefix}{section.title}", section.words, section.rows, section.style, minor=True))
     return tuple(one for one in found if one.words or (one.rows and one.rows.cells))

@@ -65,7 +65,11 @@ def test_limits_of_users_stand_for_themselves() -> None:
     assert [cells[0] for cells in rows.cells] == ["user u0", "user u1", "user u2", "user u3", "node n[0-3]"]
 
 
-def test_very_many_names_that_make_no_range_are_counted() -> None:
-    table = [(f"n{i}", "tcp", "", "bbr") for i in range(0, 400, 2)]
-    ((cells, _),) = grouped(table, 0, FEW)
-    assert re.fullmatch(r"n0, n2, .*, … \(200 in all\)", cells[0])
+def test_a_terminal_names_every_node_and_a_comment_counts_them() -> None:
+    section = Section(
+        "What changes", rows=Rows(("node", "what", "old", "new"), [(f"n{i}", "tcp", "", "bbr") for i in range(0, 400, 2)])
+    )
+    whole, short = merged(section).rows, merged(section, 12).rows
+    assert whole is not None and short is not None
+    assert every(whole.cells[0][0]) == [f"n{i}" for i in range(0, 400, 2)]
+    assert re.fullmatch(r"n0, n2, .*, n22, … \(200 in all\)", short.cells[0][0])

@@ -14,8 +14,6 @@ from swarm_iac.ranges import ranges
 FEW = 2
 #: On up to so many nodes replicas are told by node: it matters more where each is.
 SOME = 4
-#: Of names that make no range so many are written out.
-MOST = 12
 #: The columns after which rows are compared.
 _ABOUT = ("node", "limit of")
 #: A replica that comes or goes, that a step is about, or of which a value changes.
@@ -24,16 +22,19 @@ _REPLICA = re.compile(r"((?:[+-] |[a-z]+ )?)([a-z][a-z0-9-]*-)(?:0|[1-9][0-9]*)(
 _CARDS = re.compile(r"^((?:(?!command ).)*?\bgpus )([0-9]+(?:[-,][0-9]+)*)(?=, |$| \()")
 
 
-def merged(section: Section) -> Section:
-    """The same, with one row for what is said of several nodes, or of several replicas of a workload."""
+def merged(section: Section, most: int | None = None) -> Section:
+    """The same, with one row for what is said of several nodes, or of several replicas of a workload.
+
+    `most`: of names that make no range only so many are written out in a cell, and then how many there are.
+    """
     rows = section.rows
     at = next((rows.heads.index(head) for head in _ABOUT if head in rows.heads), None) if rows else None
     if rows is None or at is None:
         return section
-    return replace(section, rows=replace(rows, cells=[cells for cells, _ in grouped(rows.cells, at, FEW, SOME)]))
+    return replace(section, rows=replace(rows, cells=[cells for cells, _ in grouped(rows.cells, at, FEW, SOME, most)]))
 
 
-def grouped(table: Iterable[Cells], at: int, few: int, some: int = 0) -> list[tuple[Cells, Cells]]:
+def grouped(table: Iterable[Cells], at: int, few: int, some: int = 0, most: int | None = None) -> list[tuple[Cells, Cells]]:
     """The rows of a table, each with the first of those that it stands for, at that one's place. `at`: the column of nodes.
 
     More than `few` rows are one if they say the same but for the node and the number of the replica; replicas on up to
@@ -49,7 +50,7 @@ def grouped(table: Iterable[Cells], at: int, few: int, some: int = 0) -> list[tu
                 found += [(place, cells, cells) for place, cells in rows]
             else:
                 place, first = rows[0]
-                found.append((place, _joined(key, [cells for _, cells in rows], at), first))
+                found.append((place, _joined(key, [cells for _, cells in rows], at, most), first))
     return [(cells, first) for _, cells, first in sorted(found)]
 
 
@@ -65,11 +66,11 @@ def _by_node(rows: list[tuple[int, Cells]], at: int) -> list[list[tuple[int, Cel
     return list(found.values())
 
 
-def named(names: Iterable[str]) -> str:
-    """Names as ranges; of very many that make none the first, and how many there are."""
+def _named(names: Iterable[str], most: int | None) -> str:
     every = set(names)
     parts = ranges(every).split(", ")
-    return ", ".join(parts) if len(parts) <= MOST else f"{', '.join(parts[:MOST])}, … ({len(every)} in all)"
+    whole = most is None or len(parts) <= most
+    return ", ".join(parts) if whole else f"{', '.join(parts[:most])}, … ({len(every)} in all)"
 
 
 def _key(cells: Cells, at: int) -> Cells:
@@ -87,13 +88,13 @@ def _may_join(cells: Cells, at: int) -> bool:
     return " " not in cells[at] or cells[at].startswith("node ")
 
 
-def _joined(key: Cells, rows: list[Cells], at: int) -> Cells:
+def _joined(key: Cells, rows: list[Cells], at: int, most: int | None) -> Cells:
     what = key[at + 1]
     if found := _REPLICA.fullmatch(rows[0][at + 1]):
-        names = named(cells[at + 1][len(found[1]) : len(cells[at + 1]) - len(found[3])] for cells in rows)
+        names = _named((cells[at + 1][len(found[1]) : len(cells[at + 1]) - len(found[3])] for cells in rows), most)
         what = f"{found[1]}{names}{found[3]}"
     level = "node " if rows[0][at].startswith("node ") else ""
-    return (*key[:at], level + named(cells[at].removeprefix(level) for cells in rows), what, *key[at + 2 :])
+    return (*key[:at], level + _named((cells[at].removeprefix(level) for cells in rows), most), what, *key[at + 2 :])
 
 
 def _how_many(found: re.Match[str]) -> str:

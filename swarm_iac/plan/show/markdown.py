@@ -12,6 +12,8 @@ from swarm_iac.plan.show.section import Rows, Section
 
 #: Rows of one table, so that a large plan is still a comment: on GitHub one holds 65,536 characters.
 MOST = 100
+#: Names in a cell that make no range; a terminal shows all.
+NAMES = 12
 #: What Markdown or a forge would take for more than text: markup, references, people, formulas, addresses, emoji.
 _SPECIAL = re.compile(
     r"[\\*\[\]<>|~#@&$`]|(?<!\w)_|_(?!\w)|://|(?<=www)\.|mailto:|!\d|%[\w\"]|\bGH-\d|:[\w+-]+:", re.IGNORECASE
@@ -26,7 +28,7 @@ _BARS = re.compile(r"(?<=(\\))?\|")
 def markdown(plan: Plan, context: Context) -> str:
     """One comment: a line that sums it up, the sections, and that line once more."""
     last = words(f"{context.stack.fleet}: {context.summary(plan).line()}")
-    parts = [f"**{_sum(plan, context, last)}**", *(shown(merged(section)) for section in sections(plan, context)), last]
+    parts = [f"**{_sum(plan, context, last)}**", *(shown(merged(section, NAMES)) for section in sections(plan, context)), last]
     return "\n\n".join(parts) + "\n"
 
 

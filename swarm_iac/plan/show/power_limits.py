@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from swarm_iac.model import power
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.plan.show.alike import named
+from swarm_iac.ranges import ranges
 from swarm_iac.units import Watts
 
 #: Of each row of `lowered`.
@@ -30,8 +30,8 @@ def lowered(stack: Stack, after: Placement) -> Iterator[tuple[str, ...]]:
     drawn = power.drawn_by_workloads(stack, after)
     for (rack, own_text, now_text, why), nodes in sorted(alike.items()):
         if why:
-            yield rack, named(nodes), own_text, now_text, why
+            yield rack, ranges(nodes), own_text, now_text, why
             continue
         watts = sum(drawn[name] for name, node in stack.nodes.items() if node.rack == rack and node.state != "lost")
         by = f", of which workloads with `gpu_power` take {Watts(watts)}" if watts else ""
-        yield rack, named(nodes), own_text, now_text, f"the rack has {stack.racks[rack].power}{by}"
+        yield rack, ranges(nodes), own_text, now_text, f"the rack has {stack.racks[rack].power}{by}"

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 
 from swarm_iac.model.step import Plan, Step
-from swarm_iac.plan.show.alike import FEW, named
+from swarm_iac.plan.show.alike import FEW
 from swarm_iac.plan.show.section import Rows
+from swarm_iac.ranges import ranges
 
 _NUMBER = re.compile(r"-(?:0|[1-9][0-9]*)$")
 
@@ -35,7 +36,7 @@ def waves(plan: Plan) -> Rows:
             for some in [nodes] if len(nodes) > FEW else [[node] for node in nodes]:
                 steps = [step.id.partition("/")[2] for node in some for step in by_node[node]]
                 after = sorted({one for node in some for one in waits[node]})
-                table.add(str(number), named(some), _short(steps), ", ".join(after) if len(some) == 1 else _elsewhere(after))
+                table.add(str(number), ranges(some), _short(steps), ", ".join(after) if len(some) == 1 else _elsewhere(after))
     return table
 
 
@@ -49,10 +50,10 @@ def _short(steps: Iterable[str]) -> str:
     kinds: dict[str, list[str]] = {}
     for step in steps:
         kinds.setdefault(_NUMBER.sub("-", step), []).append(step)
-    return ", ".join(named(same) for same in kinds.values())
+    return ", ".join(ranges(same) for same in kinds.values())
 
 
 def _elsewhere(steps: list[str]) -> str:
     if not steps:
         return ""
-    return f"{_short(step.partition('/')[2] for step in steps)} on {named(step.partition('/')[0] for step in steps)}"
+    return f"{_short(step.partition('/')[2] for step in steps)} on {ranges(step.partition('/')[0] for step in steps)}"
