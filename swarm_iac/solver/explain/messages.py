@@ -234,7 +234,9 @@ def _rack(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget) -> R
 def _supply(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget, core: frozenset[str]) -> Reason:
     """Of a power budget of nodes: where the least is missing."""
     nodes, those = able(capacity, request, budget.rule, core)
-    free = {b.name: capacity.free[b.name][budget.place] for b in nodes if b.power_of(request)}
+    every = capacity.snapshot.nodes.values()  # where the rule alone keeps it from none, it does so with others
+    hosts = [b for b in nodes if b.power_of(request)] or [b for b in every if b.power_of(request)]
+    free = {b.name: capacity.free[b.name][budget.place] for b in hosts}
     best = min(free, key=lambda name: (capacity.snapshot.nodes[name].power_of(request) - free[name], name))
     need, left = capacity.snapshot.nodes[best].power_of(request), max(0, free[best])
     each = f" for each of {request.members} members; {reach(capacity, request)} fit" if request.gang and need <= left else ""
