@@ -22,9 +22,16 @@ from swarm_iac.solver.snapshot.value import size, within
 
 
 def with_others(
-    snapshot: Snapshot, counts: Pairs, possible: dict[str, int], classified: Classified, bounds: Bounds, stop: TimeLimit
+    snapshot: Snapshot,
+    counts: Pairs,
+    possible: dict[str, int],
+    classified: Classified,
+    bounds: Bounds,
+    stop: TimeLimit,
+    *,
+    replicas: bool = True,
 ) -> Bounds:
-    """The same with those on shares and replicas of each priority, beside the placement `counts`."""
+    """The same with those on shares and, if asked, on replicas of each priority, beside the placement `counts`."""
     placed, due = by_workload(counts), within(snapshot, counts)
     could = within(snapshot, Counter({(name, ""): most for name, most in possible.items()}))
     levels = sorted({request.priority for request in snapshot.requests.values()}, reverse=True)
@@ -38,7 +45,7 @@ def with_others(
                 if known is not None:
                     found.due[level, depth] = max(now, known)
         mine = [request.name for request in snapshot.requests.values() if request.priority == level]
-        if any(placed[name] < possible[name] for name in mine) and not share():
+        if replicas and any(placed[name] < possible[name] for name in mine) and not share():
             known = _replicas(snapshot, level, counts, possible, classified, share)
             if known is not None:
                 found.replicas[level] = max(sum(placed[name] for name in mine), known)
@@ -49,17 +56,28 @@ def with_others(
 def beside_it(
     snapshot: Snapshot,
     counts: Pairs,
+    before: Pairs,
     possible: dict[str, int],
     classified: Classified,
     bounds: Bounds,
     stop: Callable[[], bool],
 ) -> Bounds:
-    """The same with what each priority could hold beside this very placement, by relaxation alone."""
+    """`bounds`, found beside `before`, for `counts`: by relaxation alone from the first priority on of which a workload has less.
+
+    A bound on what a priority could hold of its own is of all placements in which those above it, and those of it that run,
+    have what they had: it holds as long as each has no less.
+    """
     known = PriorityBounds(snapshot, possible, TimeLimit(stop, 0.0), classified)
-    placed = by_workload(counts)
+    placed, was = by_workload(counts), by_workload(before)
     found = replace(bounds, own=dict(bounds.own))
+    less = False
     for level in sorted({request.priority for request in snapshot.requests.values()}, reverse=True):
-        mine = [request for request in snapshot.requests.values() if request.priority == level and request.gpus]
+        all_of_it = [request for request in snapshot.requests.values() if request.priority == level]
+        less = less or any(placed[request.name] < was[request.name] for request in all_of_it)
+        if not less:
+            continue
+        found.own.pop(level, None)
+        mine = [request for request in all_of_it if request.gpus]
         if any(placed[request.name] < possible[request.name] for request in mine) and not stop():
             most = known.of(level, counts, deep=False)
             if most is not None:

@@ -37,7 +37,9 @@ def whole(snapshot: Snapshot, classified: Classified, counts: Pairs, ones: Ones)
     if not before:
         return counts, ones
     other, overqualification = counts.copy(), Overqualification(snapshot)
-    stand = {node: [a for a in ones if a.node == node] for node in snapshot.nodes}
+    stand: dict[str, list[Allocation]] = {node: [] for node in snapshot.nodes}
+    for one in ones:
+        stand[one.node].append(one)
     capacity = capacity_of(snapshot, Placement(allocations=ones))
     for allocation in sorted(before, key=lambda a: (-len(a.gpus), -len(a.cpus), a.name))[:TRIED]:
         request, was = snapshot.requests[allocation.workload], snapshot.nodes[allocation.node]

@@ -312,10 +312,10 @@ def _cleared(snapshot: Snapshot, classified: Classified, most: dict[str, int], w
         before = counts
         counts, rounds = cleared(snapshot, classified, most, counts, watch, in_all(snapshot, CHANGE), bounds)
         counts = eased(snapshot, classified, restored(snapshot, classified, counts, watch.ended))
-        if by_workload(counts) != by_workload(before):  # what was bounded beside others may be another now
-            bounds = beside_it(snapshot, counts, most, classified, Bounds(bounds.together), watch.ended)
+        bounds = beside_it(snapshot, counts, before, most, classified, bounds, watch.ended)
         limit = columns(snapshot, watch, large=True).part(OTHERS["change"])
-        bounds = with_others(snapshot, counts, most, classified, bounds, limit)
+        deep = effort == "thorough"  # a person waits for a change, and seldom for the proof on what has no GPUs
+        bounds = with_others(snapshot, counts, most, classified, bounds, limit, replicas=deep)
     watch.phase("counting the fewest moves")
     moves = moves_goal(snapshot, classified, counts)
     watch.tell((*goals_of_large(snapshot, counts, most, bounds), moves))
