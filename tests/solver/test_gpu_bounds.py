@@ -14,6 +14,7 @@ from hypothesis.strategies import SearchStrategy
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
+from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver import solve
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.bounds.gpu_bounds import PriorityBounds, level_bounds
@@ -25,7 +26,7 @@ from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Pairs, by_workload, classify, fixed_by, repair_task
 from swarm_iac.solver.snapshot.value import size
 from tests.solver.fleets import some_fleet
-from tests.solver.oracle import accepted, every
+from tests.solver.oracle import accepted, as_large, every
 from tests.solver.test_oracle import fleets, fleets_of_parts
 
 MANY = 2000 if os.environ.get("HYPOTHESIS_PROFILE") == "full" else 50
@@ -97,6 +98,34 @@ def test_no_placement_exceeds_a_bound(drawn: Callable[[], SearchStrategy[tuple[S
         partial(check, change)(*pair)
 
     on_random_fleets()
+
+
+@pytest.mark.parametrize("drawn", [fleets, pytest.param(fleets_of_parts, marks=pytest.mark.engine)])
+def test_no_placement_exceeds_what_an_answer_says_of_a_change(drawn: Callable[[], SearchStrategy[tuple[Stack, Stack]]]) -> None:
+    """Also where a bound was found before capacity was freed, which then placed more, and stopped some."""
+    told = 0
+
+    @settings(max_examples=MANY, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(drawn())
+    def on_random_fleets(pair: tuple[Stack, Stack]) -> None:
+        nonlocal told
+        before, now = pair
+        last = solve(before, reasons=False).placement
+        answer = as_large(now, last)
+        snapshot = snapshot_of(now, last)
+        counts: Pairs = Counter((a.workload, a.node) for a in answer.placement.going())
+        goals = {goal.name: goal for goal in answer.proof.goals}
+        for level in {request.priority for request in snapshot.requests.values() if request.gpus}:
+            name = f"{next(word for word, one in PRIORITIES.items() if one == level)}_placed_gpu"
+            goal = goals.get(f"{name}s") or goals[f"{name}_milli"]
+            unit = WHOLE if goal.name.endswith("s") else 1
+            told += goal.bound > goal.value
+            for _, moves, other in every(now, last):
+                if moves <= now.solve.moves and held(snapshot, other, level)[0] > goal.bound * unit:
+                    assert not (as_good(snapshot, counts, other, level) and accepted(now, last, other)), (level, goal, other)
+
+    on_random_fleets()
+    assert told
 
 
 @pytest.mark.parametrize("seed", range(6))
