@@ -21,7 +21,7 @@ def test_a_card_with_gpm_tells_activity_and_bandwidth(h100: Measured) -> None:
     assert of(found, "swarm_gpu_memory_bandwidth_ratio", gpu="2") == [0.35]
     assert not of(found, "swarm_gpu_memory_busy_ratio"), "GPM is better"
     assert of(found, "swarm_gpu_busy_ratio", gpu="2") == [0.97]
-    assert of(found, "swarm_gpu_memory_used_bytes", gpu="2") == [(1024 + 551) << 20]
+    assert of(found, "swarm_gpu_memory_used_bytes", gpu="2") == [1024 << 20], "without what the driver keeps for itself"
     assert of(found, "swarm_gpu_power_watts", gpu="2") == [700] and of(found, "swarm_gpu_clock_hertz", gpu="2", clock="sm")
 
 

@@ -22,6 +22,7 @@ import json, os, sys
 sys.path.insert(0, sys.argv[2])
 from swarm_node import device
 from swarm_node.concerns import devices, gpus, instances, slices, units
+from swarm_node.workload import environment
 from swarm_node.machine.run import Context, NodeError
 from swarm_node.program import step
 from swarm_node.records import holdings, ledger
@@ -136,7 +137,7 @@ def test_each_may_open_its_own_files_alone_and_is_told_its_own_name(node: Machin
     caps = [{line for line in one if "nvidia-cap" in line} for one in lines]
     assert [len(one) for one in caps] == [2, 2, 0] and caps[0].isdisjoint(caps[1])
     assert all("DeviceAllow=/dev/nvidia3 rw" in one for one in lines)
-    told = node("[units.own_environment(context, 'a-0', [one])['CUDA_VISIBLE_DEVICES'] for one in book.instances()]")
+    told = node("[environment.own(context, 'a-0', [one])['CUDA_VISIBLE_DEVICES'] for one in book.instances()]")
     assert all(name.startswith("MIG-") for name in told) and len({*told}) == 2
     assert {*told} == {*node("list(instances.live(context).values())")}
 

@@ -78,6 +78,18 @@ def text(context: Context, gpus: List[device.Plain], links: Groups, ends: Ends) 
     return "\n".join([*lines, "</system>"]) + "\n"
 
 
+def order(context: Context, gpus: List[device.Plain]) -> List[int]:
+    """The cards, in the order in which the file has them; last those whose address is not known."""
+    addresses = _addresses(context, gpus)
+
+    def key(index: int) -> Tuple[bool, int, str, List[str], int]:
+        address = addresses.get(index, "")
+        numa = _numa(context, address) if address else ""
+        return not address, len(numa), numa, _chain(context, address) if address else [], index
+
+    return sorted(device.cards(gpus), key=key)
+
+
 def _devices(chains: List[Tuple[int, List[str]]], depth: int, linked: Any) -> List[str]:
     """Switches and GPUs below one of them, each once."""
     lines, pad = [], "  " * (depth + 2)
