@@ -194,7 +194,8 @@ def _rendered_back(
     seen = dict(pair.split("=", 1) for pair in truth.get("Environment", []))
     # What does not run may have given its GPUs and directories back; its own variables are made anew at a start.
     same = {
-        name for name, value in seen.items()
+        name
+        for name, value in seen.items()
         if value in (own.get(name), before.get(name)) or (not runs and name in own) or name in topology.FOUND
     }
     env = {name: value for name, value in seen.items() if name in was["env"] or name not in same}

@@ -33,7 +33,11 @@ def own(context: Context, allocation: str, gpus: List[device.Plain], links: Any 
     whole = topology.order(context, [one.plain for one in device.gpus(gpus) if not one.profile])
     found.update({f"{OURS}GPUS": _joined(whole)} if whole else {})
     found.update(topology.environment(context, allocation, gpus, links))
-    return {**found, **_part(context, gpus), **{f"{OURS}{kind.upper()}": path for kind, path in folders(context, allocation).items()}}
+    return {
+        **found,
+        **_part(context, gpus),
+        **{f"{OURS}{kind.upper()}": path for kind, path in folders(context, allocation).items()},
+    }
 
 
 def earlier(gpus: List[device.Plain]) -> Dict[str, str]:
