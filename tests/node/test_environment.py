@@ -42,8 +42,8 @@ def confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def own(here: Any, written: list[Any]) -> dict[str, str]:
     """As a unit that is made now has it."""
-    environment.remember(here, written)
-    return dict(environment.own(here, "a-0", written))
+    topology.remember(here, written)
+    return dict(topology.own(here, "a-0", written))
 
 
 def card(nvml: Any, pci: str) -> Any:
@@ -82,8 +82,8 @@ def test_a_card_that_died_gives_its_name_to_no_other(here: Any, nvml: Any) -> No
     own(here, [0, 1])
     del nvml.cards[1]  # FIRST
     with gpus.cards() as here.cards:
-        assert environment.own(here, "a-0", [0])["CUDA_VISIBLE_DEVICES"] == ONE
-        assert environment.own(here, "b-0", [1])["CUDA_VISIBLE_DEVICES"] == TWO
+        assert topology.own(here, "a-0", [0])["CUDA_VISIBLE_DEVICES"] == ONE
+        assert topology.own(here, "b-0", [1])["CUDA_VISIBLE_DEVICES"] == TWO
 
 
 @pytest.mark.parametrize("silent", ["Unknown Error", None])
@@ -132,14 +132,14 @@ WANT: dict[str, Any] = {"user": "ada", "command": "serve", "env": {}, "gpus": [0
 def test_another_card_in_the_same_place_is_drift_and_the_same_one_is_not(
     here: Any, nvml: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    environment.remember(here, [0])
+    topology.remember(here, [0])
     text = units.render(here, "a-0", WANT)
     assert ONE in text and TWO not in text
     assert unit_of(here, text, monkeypatch)["env"] == {}
     card(nvml, FIRST)["uuid"] = OTHER
     assert unit_of(here, text, monkeypatch)["env"] == dict.fromkeys(NAMES, ONE)
     assert unit_of(here, text, monkeypatch, "inactive")["env"] == {}, "what does not run is told anew at its start"
-    environment.remember(here, [0])
+    topology.remember(here, [0])
     assert ledger.load(here.root).data["gpus_uuid"] == {"0": OTHER}
     assert OTHER in units.render(here, "a-0", WANT), "which a start writes"
 
@@ -148,7 +148,7 @@ def test_a_unit_of_an_earlier_version_with_numbers_is_no_drift_and_is_written_an
     here: Any, nvml: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its job would be stopped for nothing."""
-    environment.remember(here, [0])
+    topology.remember(here, [0])
     text = units.render(here, "a-0", WANT).replace(ONE, "0").replace('Environment="SWARM_GPUS=0"\n', "")
     assert text.count('=0"') == 2 and ONE not in text
     assert unit_of(here, text, monkeypatch)["env"] == {}

@@ -14,7 +14,7 @@ from ..machine import systemd
 from ..machine.run import Change, Context, NodeError, Pending, differences, unit_name
 from ..records import holdings
 from ..workload import confine, environment, launch, lives, probes, secrets
-from . import accounts, devices, slices, topology
+from . import accounts, devices, directories, slices, topology
 
 HOLDER = ["/bin/sleep", "infinity"]
 #: Runs a command with the PATH of its own environment. A word of the user's is never the first on the line, where
@@ -66,8 +66,8 @@ def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
     signal = want.get("stop_signal") or "TERM"
     if signal not in _SIGNALS or not re.fullmatch(r"[a-z_][a-z0-9_-]*", str(want["user"])):
         raise NodeError(f"signal {signal!r} or user {want['user']!r} is none")
-    folders = environment.folders(context, allocation)
-    own = environment.own(context, allocation, list(want.get("gpus", ())), want.get("links"))
+    folders = directories.held(context, allocation)
+    own = topology.own(context, allocation, list(want.get("gpus", ())), want.get("links"))
     lines = [
         "# kept by swarm; changes by hand are undone",
         "[Unit]",
@@ -99,7 +99,7 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     """Write and start the service of UnitState + gpus; it runs afterwards. Restarts one that runs something else."""
     wanted = {**_DEFAULTS, **{key: value for key, value in want.items() if key in _FIELDS}}
     environment.check(want)
-    environment.remember(context, list(want.get("gpus", ())))
+    topology.remember(context, list(want.get("gpus", ())))
     text = render(context, allocation, want)
     found = read(context, allocation, {**wanted, "gpus": want.get("gpus", ())}) or {}
     changes = differences(f"allocations.{allocation}.unit", found, {**wanted, "active": True})
@@ -149,7 +149,7 @@ def renewed(context: Context) -> List[Change]:
         if not recorded or not os.path.exists(context.path(f"{systemd.UNITS}/{unit(name)}")):
             continue
         want = {**_DEFAULTS, **recorded, "gpus": whole.get("gpus") or [], "workload": whole.get("workload")}
-        environment.remember(context, want["gpus"])
+        topology.remember(context, want["gpus"])
         there = {key: value for key, value in (read(context, name, want) or {}).items() if key != "active"}
         if there == {key: want[key] for key in there} and context.write(
             f"{systemd.UNITS}/{unit(name)}", render(context, name, want)
@@ -189,8 +189,7 @@ def _rendered_back(
 ) -> Dict[str, Any]:
     truth = systemd.exactly(context, unit(allocation))
     argv = list(truth["ExecStart"][0][1]) if truth.get("ExecStart") else []
-    own = environment.own(context, allocation, gpus, was["links"])
-    before = environment.earlier(gpus)
+    own, before = topology.own(context, allocation, gpus, was["links"]), topology.earlier(gpus)
     seen = dict(pair.split("=", 1) for pair in truth.get("Environment", []))
     # What does not run may have given its GPUs and directories back; its own variables are made anew at a start.
     same = {
