@@ -192,11 +192,10 @@ def _rendered_back(
     own, before = topology.own(context, allocation, gpus, was["links"]), topology.earlier(gpus)
     seen = dict(pair.split("=", 1) for pair in truth.get("Environment", []))
     # What does not run may have given its GPUs and directories back; its own variables are made anew at a start.
-    same = {
-        name
-        for name, value in seen.items()
-        if value in (own.get(name), before.get(name)) or (not runs and name in own) or name in topology.FOUND
+    found = {
+        name for name in seen if name in topology.FOUND or (not runs and (name in own or name.startswith(environment.OURS)))
     }
+    same = found | {name for name, value in seen.items() if value in (own.get(name), before.get(name))}
     env = {name: value for name, value in seen.items() if name in was["env"] or name not in same}
     if argv[:2] == _EARLIER[:2]:
         env.update({name: value for name, value in was["env"].items() if value.startswith("secret:")})
