@@ -13,6 +13,14 @@ A workload without `run` is a reservation: its slice, GPUs and directories are s
 While it runs, these change without a restart: clocks and power, CPU shares, memory, bandwidth, I/O limits, quotas. These
 need one: other GPUs, other NUMA nodes (additional ones do not), another command, environment or user.
 
+**Which GPUs a job sees**: `CUDA_VISIBLE_DEVICES` and `NVIDIA_VISIBLE_DEVICES` name the cards of the replica, and no others,
+by their UUIDs, which the node asks of the driver when it makes the unit: numbers of cards change when one dies or the machine
+boots. The order is that of `NCCL_TOPO_FILE`: by NUMA node, PCIe switch and address, and `cuda:0` is the first. Another card
+in the same slot is drift, and `swarm up` starts the job again with its name. A shared card is named to each who has a part,
+MIG instances are named `MIG-…`, and a job without GPUs gets `-1`. The check refuses these variables in `run.env`; a command
+may set them for itself. A program that takes numbers only, as vLLM did until at least 0.20, finds them in `SWARM_GPUS`:
+`command: "sh -c 'CUDA_VISIBLE_DEVICES=$SWARM_GPUS exec vllm serve MODEL'"`.
+
 **A part of a GPU**: `gpus: 0.25 x H100` places a replica on one card beside others, as long as their parts add up to at
 most 1. Whole cards are never shared. Parts are **time-shared and not isolated**: the processes take turns on the card, each
 sees all of its memory, and one that takes more than its part can make the others fail. Share a card between jobs that trust

@@ -27,7 +27,7 @@ def alive():
         if b"SWARM_ALLOCATION=" not in text:
             continue
         values = dict(part.split(b"=", 1) for part in text.split(b"\0") if b"=" in part)
-        gpus = values.get(b"CUDA_VISIBLE_DEVICES", b"-1").decode()
+        gpus = values.get(b"SWARM_GPUS", b"-1").decode()
         allocation = values[b"SWARM_ALLOCATION"].decode()
         found.setdefault(allocation, [gpus, []])[1].append(int(name))
         if b"SWARM_GPU_SHARE" in values:

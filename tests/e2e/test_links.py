@@ -11,11 +11,10 @@ import pytest
 import yaml
 
 from tests.e2e.conftest import Done, Fleet
-from tests.e2e.test_shared_gpu import UP, WHERE, Sharing, job
+from tests.e2e.test_shared_gpu import INVENTORY, UP, WHERE, Sharing, job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-INVENTORY = "/etc/swarm-nvml/gpus"
 #: Bridges across the sockets' order: 0 with 2, 1 with 3, and so on.
 PAIRS = [[0, 2], [1, 3], [4, 6], [5, 7]]
 PID = "systemctl show -P MainPID swarm-pair_0.service"
@@ -53,7 +52,7 @@ def test_a_job_has_linked_gpus_and_a_broken_link_stops_nobody(bridged: Sharing) 
     pair, more = (job("ada", "2 x H100", place={"select": {"at": "here"}, "links": "required"}) for _ in range(2))
     up(bridged, pair=pair).ok()
     assert sorted(bridged.gpus("pair")) in PAIRS
-    assert bridged.told("pair")["CUDA_VISIBLE_DEVICES"] == ",".join(map(str, bridged.gpus("pair")))
+    assert bridged.told("pair") == bridged.named(*map(str, bridged.gpus("pair")))
     pid = fleet.node(WHERE, PID)
     fleet.sandbox.fault(WHERE, "link-down", "5")
     broken = up(bridged, pair=pair, more=more)

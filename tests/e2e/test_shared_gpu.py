@@ -17,11 +17,12 @@ from tests.e2e.conftest import Fleet
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 WHERE = "gpu-01"
+INVENTORY = "/etc/swarm-nvml/gpus"
 UP = ("up", "--yes", "--skip-preview")
 #: What a job that runs was told, from the kernel's own view of its environment.
 TOLD = (
     "tr '\\0' '\\n' < /proc/$(systemctl show -P MainPID swarm-{}.service)/environ"
-    " | grep -E '^(CUDA_VISIBLE_DEVICES|SWARM_GPU_SHARE|SWARM_GPU_MEMORY)='"
+    " | grep -E '^(CUDA_VISIBLE_DEVICES|SWARM_GPUS|SWARM_GPU_SHARE|SWARM_GPU_MEMORY)='"
 )
 
 #: Until the boot unit is through.
@@ -71,6 +72,11 @@ class Sharing:
         lines = self.fleet.node(WHERE, TOLD.format(f"{job}_0")).splitlines()
         return dict(line.split("=", 1) for line in lines)
 
+    def named(self, *cards: str) -> dict[str, str]:
+        """What a job with these whole cards is told: their UUIDs, as the driver has them, and their numbers."""
+        uuids = {line.split()[0]: line.split()[3] for line in self.fleet.node(WHERE, f"cat {INVENTORY}").splitlines()}
+        return {"CUDA_VISIBLE_DEVICES": ",".join(uuids[card] for card in cards), "SWARM_GPUS": ",".join(cards)}
+
     def opens(self, job: str, card: int) -> str:
         """What the kernel says when something in its slice opens a card: no driver stands behind the file."""
         within = f"systemd-run -q --pipe --wait --slice=swarm-{job}_0.slice"
@@ -103,11 +109,11 @@ def test_two_users_share_a_card_and_a_third_has_another(sharing: Sharing) -> Non
     assert mine == theirs and part == "0.5" and str(other) != card
     told = {job: sharing.told(job) for job in ("left", "right", "whole")}
     assert told["left"] == told["right"] and told["left"].keys() == {
-        "CUDA_VISIBLE_DEVICES", "SWARM_GPU_SHARE", "SWARM_GPU_MEMORY",
+        "CUDA_VISIBLE_DEVICES", "SWARM_GPUS", "SWARM_GPU_SHARE", "SWARM_GPU_MEMORY",
     }  # fmt: skip
-    assert (told["left"]["CUDA_VISIBLE_DEVICES"], told["left"]["SWARM_GPU_SHARE"]) == (card, "0.5")
+    assert told["left"].items() >= {**sharing.named(card), "SWARM_GPU_SHARE": "0.5"}.items()
     assert int(told["left"]["SWARM_GPU_MEMORY"]) > 10**9
-    assert told["whole"] == {"CUDA_VISIBLE_DEVICES": str(other)}
+    assert told["whole"] == sharing.named(str(other))
     for job in ("left", "right"):
         assert "No such device" in sharing.opens(job, int(card)) and "not permitted" in sharing.opens(job, int(other))
     assert "not permitted" in sharing.opens("whole", int(card))
@@ -131,7 +137,7 @@ def test_from_shared_to_whole_and_back_it_is_never_given_twice(sharing: Sharing)
     card = str(sharing.gpus("left")[0]).partition(":")[0]
     grows = sharing.up(left=left("1 x H100"), whole=WHOLE)
     assert sharing.gpus("left") == [int(card)], "it keeps its card"
-    assert sharing.told("left") == {"CUDA_VISIBLE_DEVICES": card}
+    assert sharing.told("left") == sharing.named(card)
     assert crowded(grows) == []
     assert any("right-0" in sample["alive"] for sample in grows) and "right-0" not in grows[-1]["alive"]
     shares = sharing.up(left=left(), right=RIGHT, whole=WHOLE)

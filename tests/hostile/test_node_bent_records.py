@@ -33,7 +33,7 @@ HELD: dict[str, Any] = {
 }  # fmt: skip
 LEDGER: dict[str, Any] = {
     "lineage": "L1", "serial": 1, "fleet": "dev", "run": "r", "gpus_pci": {"0": "00000000:1B:00.0"},
-    "gpus_memory": {"0": 85899345920},
+    "gpus_memory": {"0": 85899345920}, "gpus_uuid": {"0": "GPU-5c8d19cf-5d14-fe57-7216-01e15a85629a"},
     "mig": {"1:1g.10gb@0/8": {"ours": True, "uuid": "MIG-1", "files": ["/dev/nvidia-caps/nvidia-cap12"]}},
     "originals": {"sysctl:vm.swappiness": "60"}, "rollout_failures": {"gpus[0].power_w": {"value": 1, "why": "no", "serial": 1}},
     "state": {

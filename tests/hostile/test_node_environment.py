@@ -72,6 +72,7 @@ def test_no_variable_of_a_users_is_one_of_the_unit(tmp_path: Path) -> None:
         "CUDA_DEVICE_ORDER",
         "CUDA_VISIBLE_DEVICES",
         "NVIDIA_VISIBLE_DEVICES",
+        "SWARM_GPUS",
     }
     assert environment(text)["CUDA_VISIBLE_DEVICES"] == "1"
     assert not any(line.startswith(("EnvironmentFile", "PassEnvironment")) for line in text.splitlines())
@@ -141,7 +142,8 @@ def test_a_command_gets_exactly_the_variables_it_asked_for(tmp_path: Path) -> No
     }
     text = units.render(machine(tmp_path), "web-1", want(PRINT, **asked, **odd, CUDA_VISIBLE_DEVICES="", HF_TOKEN="secret:hf"))
     seen = started(text, tmp_path, b"hf_1\xff \n\n")
-    own = {"SWARM_ALLOCATION": "web-1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "NVIDIA_VISIBLE_DEVICES": "1", "HOME": "/home/ada"}
+    own = {"SWARM_ALLOCATION": "web-1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "NVIDIA_VISIBLE_DEVICES": "1", "HOME": "/home/ada",
+           "SWARM_GPUS": "1"}  # fmt: skip
     assert seen == {**own, **asked, **odd, "CUDA_VISIBLE_DEVICES": "", "HF_TOKEN": "hf_1\udcff "}
 
 

@@ -17,6 +17,11 @@ sys.path.insert(0, str(assets.playbooks() / "module_utils"))
 GUARD = {"fleet": "dev", "lineage": "L1", "serial": 1}
 
 
+def uuid_of(pci: str) -> str:
+    """The UUID of the card that FakeNvml has at that address."""
+    return f"GPU-00000000-0000-0000-0000-0000000000{pci[9:11].lower()}"
+
+
 class FakeNvml(types.ModuleType):
     """NVML with two cards, listed against the order of their PCI addresses, each with its own range and steps."""
 
@@ -58,8 +63,8 @@ class FakeNvml(types.ModuleType):
             "nvmlDeviceGetPciInfo": lambda card: types.SimpleNamespace(busId=card["pci"]),
             "nvmlSystemGetDriverVersion": lambda: "550.54.15",
             "nvmlDeviceGetName": lambda card: "NVIDIA H100 80GB HBM3",
-            "nvmlDeviceGetUUID": lambda card: f"GPU-{card['pci']}",
-            "nvmlDeviceGetNumaNodeId": lambda card: 0,
+            "nvmlDeviceGetUUID": lambda card: card.get("uuid") or uuid_of(card["pci"]),
+            "nvmlDeviceGetMemoryAffinity": lambda card, size, scope: [1] + [0] * (size - 1),
             "nvmlDeviceGetPowerManagementDefaultLimit": lambda card: 700_000,
             "nvmlDeviceGetPowerManagementLimitConstraints": lambda card: [200_000, 700_000],
             "nvmlDeviceGetComputeRunningProcesses": lambda card: [

@@ -180,3 +180,28 @@ def test_a_card_that_does_not_tell_its_model_gets_no_new_work(machine: Path, nvm
     declared = Declared(gpus=2, gpu_model="H100", cpus=1)
     told = [GpuFacts(index=index, pci="", uuid="", model=model, memory=1) for index, model in enumerate(["H100", "unknown"])]
     assert differences(Facts(cpus=1, gpus=tuple(told)), declared) == ("1 x H100 and 1 x unknown found, 2 x H100 declared",)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "masks", "numa"),
+    [("1", [1], 1), ("-1", [1], 0), (None, [0, 1 << 3], 67), ("-1", [3], -1), ("-1", [0], -1), ("-1", None, -1)],
+    ids=["kernel", "driver", "large", "several", "none", "silent"],
+)
+def test_where_the_kernel_knows_no_numa_node_the_driver_is_asked(
+    nvml: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kernel: str | None, masks: list[int] | None, numa: int
+) -> None:
+    """As in a virtual machine with one H100, whose kernel says -1 and whose NVML has no NumaNodeId."""
+
+    def affinity(card: object, size: int, scope: int) -> list[int]:
+        if masks is None:
+            raise nvml.NVMLError_NotSupported("Not Supported")
+        return masks + [0] * (size - len(masks))
+
+    monkeypatch.setattr(nvml, "nvmlDeviceGetMemoryAffinity", affinity, raising=False)
+    if kernel is not None:
+        (tmp_path / "numa_node").write_text(kernel)
+    monkeypatch.setattr("builtins.open", lambda path, *rest, real=open, **more: real(
+        tmp_path / "numa_node" if str(path).startswith("/sys/bus/pci/devices/") else path, *rest, **more))  # fmt: skip
+    unread: list[str] = []
+    with gpus.cards() as cards:
+        assert cards.by_index[0].facts(unread)["numa"] == numa and not unread

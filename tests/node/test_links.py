@@ -46,6 +46,17 @@ def test_cards_behind_one_switch_say_so(machine: Path, nvml: Any) -> None:
     assert seen(machine, nvml, None, None) == [([], [1]), ([], [0])]
 
 
+def test_links_are_told_where_the_driver_knows_no_switches(machine: Path, nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a card in a virtual machine, which has no way to any other in it, answers of itself."""
+
+    def unsupported(one: object, other: object) -> int:
+        raise nvml.NVMLError_NotSupported("Not Supported")
+
+    monkeypatch.setattr(nvml, "nvmlDeviceGetTopologyCommonAncestor", unsupported, raising=False)
+    assert seen(machine, nvml, [SECOND], [FIRST]) == [([1], []), ([0], [])]
+    assert not observe.observe(str(machine))["troubles"]
+
+
 def test_a_driver_that_does_not_tell_breaks_no_link(machine: Path, nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(card: dict[str, object], link: int) -> int:
         raise nvml.NVMLError("Unknown Error")

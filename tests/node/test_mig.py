@@ -21,7 +21,7 @@ _PREAMBLE = """
 import json, os, sys
 sys.path.insert(0, sys.argv[2])
 from swarm_node import device
-from swarm_node.concerns import devices, gpus, instances, slices, units
+from swarm_node.concerns import devices, gpus, instances, slices, topology, units
 from swarm_node.machine.run import Context, NodeError
 from swarm_node.program import step
 from swarm_node.records import holdings, ledger
@@ -136,9 +136,13 @@ def test_each_may_open_its_own_files_alone_and_is_told_its_own_name(node: Machin
     caps = [{line for line in one if "nvidia-cap" in line} for one in lines]
     assert [len(one) for one in caps] == [2, 2, 0] and caps[0].isdisjoint(caps[1])
     assert all("DeviceAllow=/dev/nvidia3 rw" in one for one in lines)
-    told = node("[units.own_environment(context, 'a-0', [one])['CUDA_VISIBLE_DEVICES'] for one in book.instances()]")
+    told = node("[topology.own(context, 'a-0', [one])['CUDA_VISIBLE_DEVICES'] for one in book.instances()]")
     assert all(name.startswith("MIG-") for name in told) and len({*told}) == 2
     assert {*told} == {*node("list(instances.live(context).values())")}
+    both = node("topology.own(context, 'a-0', ['3:3g.40gb@4-7/8', '3:1g.10gb@0/8'])")
+    first, second = node("[instances.known(context, one)['uuid'] for one in of('3:1g.10gb@0/8', '3:3g.40gb@4-7/8')]")
+    assert both["CUDA_VISIBLE_DEVICES"] == both["NVIDIA_VISIBLE_DEVICES"] == f"{first},{second}", "by where they lie"
+    assert "SWARM_GPUS" not in both and node("topology.earlier(['3:3g.40gb@4-7/8'])") == {}, "a number would be the whole card"
 
 
 def test_a_reboot_takes_them_away_and_they_are_made_again(node: Machine) -> None:

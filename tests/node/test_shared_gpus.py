@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from swarm_node import device, shape
-from swarm_node.concerns import devices, slices, units
+from swarm_node.concerns import devices, slices, topology
 from swarm_node.machine import systemd
 from swarm_node.machine.run import Context
 from swarm_node.program import step
@@ -109,11 +109,11 @@ def test_a_part_that_grows_is_looked_at_as_one_that_is_taken(root: Path, nvml: A
 def test_each_is_told_its_share_of_the_memory_and_a_whole_card_nothing(root: Path, nvml: Any) -> None:
     context = Context(ledger.load(str(root), check=False), check=True, root=str(root))
     context.ledger.data["gpus_memory"] = {"1": 85_899_345_920}
-    told = units.own_environment(context, "left-0", ["1:0.5"])
+    told = topology.own(context, "left-0", ["1:0.5"])
     assert (told["CUDA_VISIBLE_DEVICES"], told["SWARM_GPU_SHARE"], told["SWARM_GPU_MEMORY"]) == ("1", "0.5", "42949672960")
-    assert not {"SWARM_GPU_SHARE", "SWARM_GPU_MEMORY"} & units.own_environment(context, "left-0", [1, 2]).keys()
+    assert not {"SWARM_GPU_SHARE", "SWARM_GPU_MEMORY"} & topology.own(context, "left-0", [1, 2]).keys()
     context.ledger.data["gpus_memory"] = {}
-    assert units.own_environment(context, "left-0", ["1:0.5"])["SWARM_GPU_SHARE"] == "0.5"
+    assert topology.own(context, "left-0", ["1:0.5"])["SWARM_GPU_SHARE"] == "0.5"
 
 
 def test_the_memory_of_a_card_is_known_once_it_was_taken(root: Path, nvml: Any) -> None:

@@ -109,10 +109,10 @@ def test_a_job_is_told_where_it_is_and_of_adapters_on_its_numa_nodes(here: Any, 
         home = Path(here.root) / "sys/class/infiniband" / name / "device"
         home.mkdir(parents=True)
         (home / "numa_node").write_text(numa)
-    own = units.own_environment(here, "a-0", [0], [])
+    own = topology.own(here, "a-0", [0], [])
     assert own["NCCL_TOPO_FILE"] == "/run/swarm-topology/a-0.xml"
     assert (own["NCCL_IB_HCA"], own["UCX_NET_DEVICES"]) == ("=mlx5_0", "mlx5_0:1")
-    assert not {"NCCL_TOPO_FILE", "NCCL_IB_HCA"} & units.own_environment(here, "a-0", [0]).keys()
+    assert not {"NCCL_TOPO_FILE", "NCCL_IB_HCA"} & topology.own(here, "a-0", [0]).keys()
 
 
 def test_an_adapter_that_is_gone_restarts_nobody(here: Any, nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,8 @@ def test_what_ended_and_gave_its_cards_back_is_still_what_ran(tmp_path: Path, mo
     shown = {"LoadState": "loaded", "ActiveState": "inactive", "NeedDaemonReload": "no", "DropInPaths": ""}
     monkeypatch.setattr(systemd, "show", lambda context, unit: shown)
     truth = {"User": "ada", "ExecStart": [["/bin/true", ["/bin/true"]]], "KillSignal": 15, "TimeoutStopUSec": 30_000_000,
-             "Restart": "no", "Environment": ["CUDA_VISIBLE_DEVICES=1", "NVIDIA_VISIBLE_DEVICES=1", "X=1"]}  # fmt: skip
+             "Restart": "no", "Environment": ["CUDA_VISIBLE_DEVICES=1", "NVIDIA_VISIBLE_DEVICES=1", "X=1", "SWARM_GPUS=1",
+                                              "SWARM_GPU_SHARE=0.5", "SWARM_GPU_MEMORY=1024"]}  # fmt: skip
     monkeypatch.setattr(systemd, "exactly", lambda context, unit: truth)
     found = units.read(here, "job-1", {"user": "ada", "command": "/bin/true", "env": {"X": "1"}, "gpus": []})
     assert found is not None and found["env"] == {"X": "1"}, "another environment would be another job, and run again"

@@ -15,13 +15,20 @@ from swarm_iac.sandbox.image import compile_stand_in
 from swarm_iac.sandbox.spec import NodeSpec
 
 _PREAMBLE = """
-import json, os, sys
+import ctypes, json, os, sys
 import pynvml as n
 def attempt(call, *args):
     try:
         return call(*args)
     except n.NVMLError as error:
         return f"error {error.value}"
+def profile(kind):
+    found = attempt(n.nvmlDeviceGetGpuInstanceProfileInfo, gpu(0), kind, 1)
+    return found if isinstance(found, str) else [found.id, found.sliceCount, found.instanceCount, found.memorySizeMB]
+def placements(number):
+    found, count = (n.c_nvmlGpuInstancePlacement_t * 16)(), ctypes.c_uint(16)
+    n.nvmlDeviceGetGpuInstancePossiblePlacements(gpu(0), number, found, ctypes.byref(count))
+    return [[one.start, one.size] for one in list(found)[: count.value]]
 n.nvmlInit()
 if len(sys.argv) > 2:
     os.seteuid(int(sys.argv[2]))
@@ -39,7 +46,8 @@ class Nvml:
     run: Path
 
     def ask(self, expression: str, user: int | None = None) -> object:
-        """The value of `expression`, where `n` is pynvml, `gpu(i)` a handle, `attempt` catches NVML's errors."""
+        """The value of `expression`, where `n` is pynvml, `gpu(i)` a handle, `attempt` catches NVML's errors;
+        `profile(kind)` and `placements(number)` ask for MIG profiles."""
         paths = {"LD_LIBRARY_PATH": self.library.parent, "SWARM_NVML_ETC": self.etc, "SWARM_NVML_RUN": self.run}
         done = subprocess.run(
             [sys.executable, "-c", _PREAMBLE, expression, *([str(user)] if user else [])],
@@ -72,3 +80,8 @@ def h100(library: Path, tmp_path: Path) -> Nvml:
 @pytest.fixture
 def l40s(library: Path, tmp_path: Path) -> Nvml:
     return _machine(library, tmp_path / "l40s", NodeSpec("gpu-03", 3, "L40S", 4))
+
+
+@pytest.fixture
+def alone(library: Path, tmp_path: Path) -> Nvml:
+    return _machine(library, tmp_path / "alone", NodeSpec("gpu-01", 1, "H100", 1))

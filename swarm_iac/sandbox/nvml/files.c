@@ -10,14 +10,14 @@
 #include <unistd.h>
 
 static const Model MODELS[] = {
-  {.key = "H100", .name = "NVIDIA H100 80GB HBM3", .memory_mib = 81559, .reserved_mib = 551,
+  {.key = "H100", .name = "NVIDIA H100 80GB HBM3", .memory_mib = 81559, .reserved_mib = 480,
    .power_min = 200000, .power_default = 700000, .power_max = 700000, .power_idle = 70000,
-   .gpu_min = 210, .gpu_max = 1980, .gpu_idle = 345, .memory_clock = 2619, .memory_idle = 2619,
+   .gpu_min = 345, .gpu_max = 1980, .gpu_idle = 345, .memory_clock = 2619, .memory_idle = 2619, .memory_low = 1593,
    .links = 18, .pci_device = 0x233010DE, .pci_subsystem = 0x16C110DE,
    .capability_major = 9, .capability_minor = 0, .mig = 1},
   {.key = "L40S", .name = "NVIDIA L40S", .memory_mib = 46068, .reserved_mib = 566,
    .power_min = 100000, .power_default = 350000, .power_max = 350000, .power_idle = 35000,
-   .gpu_min = 210, .gpu_max = 2520, .gpu_idle = 210, .memory_clock = 9001, .memory_idle = 405,
+   .gpu_min = 210, .gpu_max = 2520, .gpu_idle = 210, .memory_clock = 9001, .memory_idle = 405, .memory_low = 405,
    .links = 0, .pci_device = 0x26B910DE, .pci_subsystem = 0x185110DE,
    .capability_major = 8, .capability_minor = 9, .mig = 0},
 };

@@ -75,6 +75,10 @@ Return nvmlDeviceGetMemoryInfo(Device device, Memory *memory) {
 typedef struct { unsigned version; unsigned long long total, reserved, free, used; } MemoryV2;
 Return nvmlDeviceGetMemoryInfo_v2(Device device, MemoryV2 *memory) {
   ENTER(device, memory);
+  if (is_mig_device(device)) {
+    *memory = (MemoryV2){.version = memory->version, .total = mig_memory_mib(device) * MIB, .free = mig_memory_mib(device) * MIB};
+    return OK;
+  }
   memory->total = device->model->memory_mib * MIB;
   memory->reserved = device->model->reserved_mib * MIB;
   memory->used = used_by_all(device);

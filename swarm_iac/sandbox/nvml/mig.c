@@ -8,13 +8,14 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-enum { MOST = 7, EIGHTHS = 8, IN_USE = 19, INSUFFICIENT_RESOURCES = 23, CAPS_MAJOR = 508 };
+enum { MOST = 7, EIGHTHS = 8, IN_USE = 19, INSUFFICIENT_RESOURCES = 23, CAPS_MAJOR = 508, ALL_KINDS = 17 };
 
 /* As `nvidia-smi mig -lgip` and -lgipp of an H100 of 80 GB have them. `kind`: the vendor's enumeration. */
-typedef struct { unsigned kind, id, slices, size, starts, memory_mib; } Profile;
+typedef struct { unsigned kind, id, slices, size, starts, memory_mib, most; } Profile;
 static const Profile PROFILES[] = {
-  {0, 19, 1, 1, 0x7f, 9984}, {9, 15, 1, 2, 0x55, 20096}, {1, 14, 2, 2, 0x15, 20096},
-  {2, 9, 3, 4, 0x11, 40448}, {3, 5, 4, 4, 0x01, 40448}, {4, 0, 7, 8, 0x01, 81152},
+  {0, 19, 1, 1, 0x7f, 9984, 7}, {9, 15, 1, 2, 0x55, 20096, 4}, {1, 14, 2, 2, 0x15, 20096, 3},
+  {2, 9, 3, 4, 0x11, 40448, 2}, {3, 5, 4, 4, 0x01, 40448, 1}, {4, 0, 7, 8, 0x01, 81152, 1},
+  {7, 20, 1, 1, 0x7f, 9984, 1}, /* +me */
 };
 static const unsigned COMPUTE[] = {1, 2, 3, 4, 7}; /* compute slices, by the vendor's enumeration */
 enum { KINDS = sizeof PROFILES / sizeof *PROFILES, COMPUTES = sizeof COMPUTE / sizeof *COMPUTE };
@@ -74,16 +75,16 @@ Return nvmlDeviceSetMigMode(Device device, unsigned mode, Return *activation) {
 }
 Return nvmlDeviceGetMaxMigDeviceCount(Device device, unsigned *most) {
   ENTER(device, most);
-  *most = device->model->mig ? MOST : 0;
+  *most = mig_of(device).mode ? MOST : 0;
   return OK;
 }
 
 Return nvmlDeviceGetGpuInstanceProfileInfo(Device device, unsigned kind, ProfileInfo *info) {
   ENTER(device, info);
   const Profile *profile = of_kind(kind);
+  if (kind >= ALL_KINDS) return INVALID_ARGUMENT;
   if (!device->model->mig || !profile) return NOT_SUPPORTED;
-  *info = (ProfileInfo){.id = profile->id, .slices = profile->slices, .memory_mib = profile->memory_mib};
-  for (unsigned start = 0; start < EIGHTHS; start++) info->instances += profile->starts >> start & 1;
+  *info = (ProfileInfo){.id = profile->id, .slices = profile->slices, .instances = profile->most, .memory_mib = profile->memory_mib};
   return OK;
 }
 Return nvmlDeviceGetGpuInstancePossiblePlacements_v2(Device device, unsigned id, Placement *found, unsigned *count) {

@@ -78,7 +78,7 @@ Return nvmlDeviceResetGpuLockedClocks(Device device) {
   return settings_change(device, lock_gpu, none);
 }
 
-static int has_memory_clock(const Model *model, unsigned mhz) { return mhz == model->memory_clock || mhz == model->memory_idle; }
+static int has_memory_clock(const Model *model, unsigned mhz) { return mhz == model->memory_clock || mhz == model->memory_low; }
 static void lock_memory(Settings *s, const void *wish) {
   s->memory_min = ((const unsigned *)wish)[0];
   s->memory_max = ((const unsigned *)wish)[1];
@@ -119,11 +119,11 @@ Return nvmlDeviceGetMaxClockInfo(Device device, unsigned type, unsigned *mhz) {
 Return nvmlDeviceGetSupportedMemoryClocks(Device device, unsigned *room, unsigned *clocks) {
   ENTER(device, room);
   const Model *model = device->model;
-  unsigned total = model->memory_clock == model->memory_idle ? 1 : 2, had = *room;
+  unsigned total = 2, had = *room;
   *room = total;
   if (!clocks || had < total) return INSUFFICIENT_SIZE;
   clocks[0] = model->memory_clock;
-  if (total > 1) clocks[1] = model->memory_idle;
+  clocks[1] = model->memory_low;
   return OK;
 }
 Return nvmlDeviceGetSupportedGraphicsClocks(Device device, unsigned memory, unsigned *room, unsigned *clocks) {

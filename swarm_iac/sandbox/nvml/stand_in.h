@@ -29,7 +29,7 @@ typedef struct {
   const char *key, *name;
   unsigned long long memory_mib, reserved_mib;
   unsigned power_min, power_default, power_max, power_idle;         /* mW */
-  unsigned gpu_min, gpu_max, gpu_idle, memory_clock, memory_idle;   /* MHz */
+  unsigned gpu_min, gpu_max, gpu_idle, memory_clock, memory_idle, memory_low; /* MHz */
   unsigned links, pci_device, pci_subsystem;
   int capability_major, capability_minor, mig;
 } Model;

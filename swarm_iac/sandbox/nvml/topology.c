@@ -5,11 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOPOLOGY_INTERNAL = 0, TOPOLOGY_SINGLE = 10, TOPOLOGY_NODE = 40, TOPOLOGY_SYSTEM = 50 };
+enum { TOPOLOGY_SINGLE = 10, TOPOLOGY_NODE = 40, TOPOLOGY_SYSTEM = 50 };
 enum { P2P_OK = 0, P2P_NOT_SUPPORTED = 5, P2P_NVLINK = 2, P2P_LAST = 5 };
 enum { TYPE_GPU = 0, TYPE_SWITCH = 2, SWITCHES = 4, LONG_BITS = 64 };
 
-Return nvmlDeviceGetNumaNodeId(Device device, unsigned *node) { ENTER(device, node); *node = device->numa; return OK; }
+/* Of a card whose memory is a NUMA node itself, which none here is. */
+Return nvmlDeviceGetNumaNodeId(Device device, unsigned *node) { ENTER(device, node); return NOT_SUPPORTED; }
 
 Return nvmlDeviceGetMemoryAffinity(Device device, unsigned size, unsigned long *mask, unsigned scope) {
   (void)scope;
@@ -47,7 +48,8 @@ Return nvmlDeviceGetCpuAffinity(Device device, unsigned size, unsigned long *mas
 Return nvmlDeviceGetTopologyCommonAncestor(Device one, Device other, unsigned *level) {
   ENTER(one, level);
   ENTER(other, level);
-  *level = one == other ? TOPOLOGY_INTERNAL : one->pcie && one->pcie == other->pcie ? TOPOLOGY_SINGLE : one->numa == other->numa ? TOPOLOGY_NODE : TOPOLOGY_SYSTEM;
+  if (one == other) return NOT_SUPPORTED;
+  *level = one->pcie && one->pcie == other->pcie ? TOPOLOGY_SINGLE : one->numa == other->numa ? TOPOLOGY_NODE : TOPOLOGY_SYSTEM;
   return OK;
 }
 
@@ -55,7 +57,7 @@ Return nvmlDeviceGetP2PStatus(Device one, Device other, unsigned what, unsigned 
   ENTER(one, status);
   ENTER(other, status);
   if (what > P2P_LAST) return INVALID_ARGUMENT;
-  int linked = one->model->links && other->model->links && one->linked == other->linked && !unlinked(one) && !unlinked(other);
+  int linked = one != other && one->model->links && other->model->links && one->linked == other->linked && !unlinked(one) && !unlinked(other);
   *status = linked || what != P2P_NVLINK ? P2P_OK : P2P_NOT_SUPPORTED;
   return OK;
 }

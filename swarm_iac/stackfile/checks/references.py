@@ -52,6 +52,8 @@ _SECRET = re.compile(r"secret:[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 #: How the names of variables begin that are not the user's, and why.
 _RESERVED = {"SWARM_": "swarm sets itself on the node"}
+#: By these CUDA and containers are told which GPUs there are; hidden, nobody would see why a job uses others.
+_GPU_NAMES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 
 class _Checker:
@@ -317,6 +319,9 @@ class _Checker:
                 if key.startswith(begin):
                     hint = f"give the variable a name that does not begin with {begin}"
                     self.say(f"{path}.run.env.{key}", f"{key[:60]!r} is a name that {owner}", hint)
+            if key in _GPU_NAMES:
+                hint = f"leave it out; to use fewer of them, set it within the command: env {key}=… PROGRAM"
+                self.say(f"{path}.run.env.{key}", f"{key} is set on the node, to the GPUs that the workload holds", hint)
             if value.startswith("secret:") and not _SECRET.fullmatch(value):
                 self.say(f"{path}.run.env.{key}", f"{value[:60]!r} names no secret", "write secret:NAME, as in secret:hf")
         for key, value in {

@@ -29,6 +29,11 @@ def directory(kind: str, allocation: str) -> str:
     return f"{MOUNT}/{kind}/{allocation}"
 
 
+def held(context: Context, allocation: str) -> Dict[str, str]:
+    """Those of an allocation, by kind. They are made, and recorded, before it starts."""
+    return {kind: directory(kind, allocation) for kind in KINDS if context.ledger.get("allocations", allocation, kind)}
+
+
 def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
     """Make {scratch, cache: DirectoryState or None} so. One that is no longer wanted is removed with its content."""
     changes: List[Change] = []

@@ -110,9 +110,13 @@ class Card:
         # sysfs writes the PCI domain with four digits, NVML with eight
         path = f"/sys/bus/pci/devices/{self.pci[-12:]}/numa_node"
         with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii") as file:
-            return int(file.read())
-        node = _or(lambda: self.nvml.nvmlDeviceGetNumaNodeId(self.handle), -1, self.nvml)
-        return int(node)
+            node = int(file.read())
+            if node >= 0:
+                return node
+        # A virtual machine's kernel may not know. NVML's NumaNodeId is of a card's own memory, not of what it is near.
+        masks = _or(lambda: self.nvml.nvmlDeviceGetMemoryAffinity(self.handle, 16, 0), [], self.nvml)
+        near = [64 * word + bit for word, mask in enumerate(masks) for bit in range(64) if mask >> bit & 1]
+        return near[0] if len(near) == 1 else -1
 
 
 def _or(call: Any, otherwise: Any, nvml: Any) -> Any:

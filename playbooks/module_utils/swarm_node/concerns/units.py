@@ -13,9 +13,8 @@ from .. import device
 from ..machine import systemd
 from ..machine.run import Change, Context, NodeError, Pending, differences, unit_name
 from ..records import holdings
-from ..workload import confine, launch, lives, probes, secrets
-from . import accounts, devices, instances, slices, topology
-from .directories import KINDS, directory
+from ..workload import confine, environment, launch, lives, probes, secrets
+from . import accounts, devices, directories, slices, topology
 
 HOLDER = ["/bin/sleep", "infinity"]
 #: Runs a command with the PATH of its own environment. A word of the user's is never the first on the line, where
@@ -23,8 +22,6 @@ HOLDER = ["/bin/sleep", "infinity"]
 _ENV = ["/usr/bin/env", "--"]
 #: What an earlier version wrote before the words of a command with secrets; it may run since then.
 _EARLIER = ["/bin/sh", "-euc", "its script", "swarm", *_ENV]
-#: How the names of variables begin that only we set.
-OURS = "SWARM_"
 _SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2")
 #: Defaults of UnitState, so that a want that leaves one out reads back equal.
 _DEFAULTS: Dict[str, Any] = {"command": "", "env": {}, "stop_signal": "TERM", "grace_s": 30, "time_limit_s": None,
@@ -61,32 +58,7 @@ def command_line(want: Dict[str, Any]) -> List[str]:
     words = argv_of(want.get("command") or "")
     if not words:
         return list(HOLDER)
-    return [*(launch.PREFIX if _theirs(want) else ()), *_ENV, *words]
-
-
-def own_environment(context: Context, allocation: str, gpus: List[device.Plain], links: Any = None) -> Dict[str, str]:
-    """What every workload is told of its place."""
-    cut = [str(instances.known(context, one).get("uuid", "")) for one in device.gpus(gpus) if one.profile]
-    # CUDA takes the instances of one kind by name, and of cards their numbers.
-    cards = ",".join(cut or [str(index) for index in device.cards(gpus)])
-    # Inside its slice only these cards can be opened, yet CUDA counts all files; so it is told which.
-    found = {f"{OURS}ALLOCATION": allocation, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": cards or "-1"}
-    found["NVIDIA_VISIBLE_DEVICES"] = cards or "none"
-    folders = _folders(context, allocation)
-    found.update(topology.environment(context, allocation, gpus, links))
-    return {**found, **_part(context, gpus), **{f"{OURS}{kind.upper()}": path for kind, path in folders.items()}}
-
-
-def _part(context: Context, gpus: List[device.Plain]) -> Dict[str, str]:
-    """Of a part of a GPU, how much it is, and of its memory. Nothing holds anyone to that: they share it by good manners."""
-    found = {}
-    for one in device.gpus(gpus):
-        memory = context.ledger.data["gpus_memory"].get(str(one.index))
-        if one.part != device.WHOLE and not one.profile:
-            found[f"{OURS}GPU_SHARE"] = device.share(one.part)
-            known = isinstance(memory, int) and memory > 0
-            found.update({f"{OURS}GPU_MEMORY": str(memory * one.part // device.WHOLE)} if known else {})  # [bytes]
-    return found
+    return [*(launch.PREFIX if environment.theirs(want) else ()), *_ENV, *words]
 
 
 def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
@@ -94,8 +66,8 @@ def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
     signal = want.get("stop_signal") or "TERM"
     if signal not in _SIGNALS or not re.fullmatch(r"[a-z_][a-z0-9_-]*", str(want["user"])):
         raise NodeError(f"signal {signal!r} or user {want['user']!r} is none")
-    folders = _folders(context, allocation)
-    own = own_environment(context, allocation, list(want.get("gpus", ())), want.get("links"))
+    folders = directories.held(context, allocation)
+    own = topology.own(context, allocation, list(want.get("gpus", ())), want.get("links"))
     lines = [
         "# kept by swarm; changes by hand are undone",
         "[Unit]",
@@ -103,13 +75,13 @@ def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
         _GIVES_UP,
     ]
     lines += [systemd.setting("RequiresMountsFor", *folders.values())] if folders else []
-    lines += ["", "[Service]", "Type=exec", systemd.setting("Slice", slices.unit(allocation))]
-    lines += [systemd.setting("User", str(want["user"]))]
+    who = [systemd.setting("Slice", slices.unit(allocation)), systemd.setting("User", str(want["user"]))]
+    lines += ["", "[Service]", "Type=exec", *who]
     lines += [f"ExecStart=:{systemd.words(command_line(want))}", *lives.properties(allocation, want)]
     lines += [systemd.setting("WorkingDirectory", folders["scratch"])] if "scratch" in folders else []
     # Ours alone: what stands here is seen by the commands that run as root, too.
     lines += [f"Environment={systemd.quote(f'{name}={value}')}" for name, value in sorted(own.items())]
-    lines += launch.properties({**want, "env": _theirs(want)}) if want.get("command") else []
+    lines += launch.properties({**want, "env": environment.theirs(want)}) if want.get("command") else []
     lines += [
         f"KillSignal=SIG{signal}",
         f"TimeoutStopSec={int(want.get('grace_s', 30))}",
@@ -123,26 +95,11 @@ def render(context: Context, allocation: str, want: Dict[str, Any]) -> str:
     return "\n".join(lines + devices.properties(context, list(want.get("gpus", ())))) + "\n"
 
 
-def _theirs(want: Dict[str, Any]) -> Dict[str, str]:
-    return {name: value for name, value in (want.get("env") or {}).items() if not name.startswith(OURS)}
-
-
-def _folders(context: Context, allocation: str) -> Dict[str, str]:
-    """Its directories, by kind. They are made, and recorded, before it starts."""
-    return {kind: directory(kind, allocation) for kind in KINDS if context.ledger.get("allocations", allocation, kind)}
-
-
-def _not_ours(want: Dict[str, Any]) -> None:
-    """NodeError for a variable that only we set. Not asked of what is recorded: that is to be read, whatever it is."""
-    for name in want.get("env") or {}:
-        if name.startswith(OURS):
-            raise NodeError(f"the variable {name[:60]} is set by swarm; give yours a name that does not begin with {OURS}")
-
-
 def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
     """Write and start the service of UnitState + gpus; it runs afterwards. Restarts one that runs something else."""
     wanted = {**_DEFAULTS, **{key: value for key, value in want.items() if key in _FIELDS}}
-    _not_ours(want)
+    environment.check(want)
+    topology.remember(context, list(want.get("gpus", ())))
     text = render(context, allocation, want)
     found = read(context, allocation, {**wanted, "gpus": want.get("gpus", ())}) or {}
     changes = differences(f"allocations.{allocation}.unit", found, {**wanted, "active": True})
@@ -192,6 +149,7 @@ def renewed(context: Context) -> List[Change]:
         if not recorded or not os.path.exists(context.path(f"{systemd.UNITS}/{unit(name)}")):
             continue
         want = {**_DEFAULTS, **recorded, "gpus": whole.get("gpus") or [], "workload": whole.get("workload")}
+        topology.remember(context, want["gpus"])
         there = {key: value for key, value in (read(context, name, want) or {}).items() if key != "active"}
         if there == {key: want[key] for key in there} and context.write(
             f"{systemd.UNITS}/{unit(name)}", render(context, name, want)
@@ -231,12 +189,13 @@ def _rendered_back(
 ) -> Dict[str, Any]:
     truth = systemd.exactly(context, unit(allocation))
     argv = list(truth["ExecStart"][0][1]) if truth.get("ExecStart") else []
-    own = own_environment(context, allocation, gpus, was["links"])
+    own, before = topology.own(context, allocation, gpus, was["links"]), topology.earlier(gpus)
     seen = dict(pair.split("=", 1) for pair in truth.get("Environment", []))
     # What does not run may have given its GPUs and directories back; its own variables are made anew at a start.
-    same = {
-        name for name, value in seen.items() if own.get(name) == value or (not runs and name in own) or name in topology.FOUND
+    found = {
+        name for name in seen if name in topology.FOUND or (not runs and (name in own or name.startswith(environment.OURS)))
     }
+    same = found | {name for name, value in seen.items() if value in (own.get(name), before.get(name))}
     env = {name: value for name, value in seen.items() if name in was["env"] or name not in same}
     if argv[:2] == _EARLIER[:2]:
         env.update({name: value for name, value in was["env"].items() if value.startswith("secret:")})
@@ -397,6 +356,7 @@ def health(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chan
 
 def _start(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
     whole = holdings.of(context, allocation, want)
+    environment.check_new(whole["unit"], context.ledger.get("allocations", allocation, "unit"))
     holdings.claim(context, allocation, whole)
     told = {"gpus": list(whole.get("gpus") or ()), "workload": whole.get("workload"), "waited": want.get("waited")}
     changes = apply(context, allocation, dict(whole["unit"], **told))

@@ -15,7 +15,7 @@ from ..machine.run import NodeError
 from .families import Sample
 from .labels import Labels, of_cards
 
-_MEGA, _MILLI = 10**6, 1e-3
+_MEGA, _MILLI = 10**6, 1000
 #: nvml.h: why a clock is held down. Idleness and clocks that somebody set are no reasons to worry.
 REASONS = {
     "power_cap": 0x4, "hardware_slowdown": 0x8, "sync_boost": 0x10, "thermal_software": 0x20, "thermal_hardware": 0x40,
@@ -213,7 +213,7 @@ class Gpus:
             yield "swarm_gpu_busy_ratio", at, busy.gpu / 100
             if session.activity.get((card.index, "")) is None:
                 yield "swarm_gpu_memory_busy_ratio", at, busy.memory / 100
-        yield from _memory(ask(lambda: nvml.nvmlDeviceGetMemoryInfo(handle)), at)
+        yield from _memory(session, handle, at)
         yield from _power(session, card, at)
         yield from _health(session, card, at)
         if cut:
@@ -228,7 +228,11 @@ def _position(one: Any) -> str:
     return f"{one.profile}@{one.position}" if one.profile else ""
 
 
-def _memory(found: Any, at: Dict[str, str]) -> Iterator[Sample]:
+def _memory(session: Session, handle: Any, at: Dict[str, str]) -> Iterator[Sample]:
+    """As `nvidia-smi` has it. An old driver counts what it keeps for itself as used, and knows no other answer."""
+    nvml, ask = session.nvml, session.ask
+    found = ask(lambda: nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2))
+    found = ask(lambda: nvml.nvmlDeviceGetMemoryInfo(handle)) if found is None else found
     if found is not None:
         yield "swarm_gpu_memory_used_bytes", at, int(found.used)
         yield "swarm_gpu_memory_size_bytes", at, int(found.total)
@@ -243,7 +247,7 @@ def _power(session: Session, card: gpus.Card, at: Dict[str, str]) -> Iterator[Sa
     ):
         found = ask(call)
         if found is not None:
-            yield name, at, int(found) * _MILLI
+            yield name, at, int(found) / _MILLI
     for clock, kind in (("sm", 1), ("memory", 2)):
         found = ask(lambda kind=kind: nvml.nvmlDeviceGetClockInfo(handle, kind))
         if found is not None:
@@ -280,7 +284,7 @@ def _instances(session: Session, card: gpus.Card, labels: Labels) -> Iterator[Sa
             continue
         known = labels.instances.get(uuid)
         at = _name(card.index, _position(known) if known else uuid)
-        yield from _memory(session.ask(lambda mig=mig: nvml.nvmlDeviceGetMemoryInfo(mig)), at)
+        yield from _memory(session, mig, at)
         supported = session.activity.get((card.index, "")) is not None
 
         def take(sample: Any, number: int = number) -> Any:

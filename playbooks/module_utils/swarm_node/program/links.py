@@ -28,7 +28,7 @@ def peers(cards: gpus.Cards, unread: List[str]) -> Dict[int, Dict[str, List[int]
                     continue
                 if _joined(nvml, ones[i], ones[j], ends[i], ends[j], of_gpus):
                     found[i]["nvlink"].append(j)
-                if nvml.nvmlDeviceGetTopologyCommonAncestor(ones[i].handle, ones[j].handle) <= _SWITCHES:
+                if _behind_one(nvml, ones[i], ones[j]):
                     found[i]["pcie"].append(j)
     except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
         return {}
@@ -48,6 +48,14 @@ def _ends(nvml: Any, handle: Any) -> Set[str]:
         except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound, nvml.NVMLError_InvalidArgument):
             break  # it has no such link
     return found
+
+
+def _behind_one(nvml: Any, one: Any, other: Any) -> bool:
+    """Do they meet below any bridge of a processor? Not where the driver cannot say, as in some virtual machines."""
+    try:
+        return bool(nvml.nvmlDeviceGetTopologyCommonAncestor(one.handle, other.handle) <= _SWITCHES)
+    except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
+        return False
 
 
 def _joined(nvml: Any, one: Any, other: Any, ends: Set[str], others: Set[str], of_gpus: Set[str]) -> bool:

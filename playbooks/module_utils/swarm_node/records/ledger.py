@@ -27,7 +27,8 @@ class Busy(NodeError):
 
 
 class Ledger:
-    """The node's own record: {fleet, lineage, serial, run, state, gpus_pci, gpus_memory, mig, originals, rollout_failures}.
+    """The node's own record: {fleet, lineage, serial, run, state, gpus_pci, gpus_memory, gpus_uuid, mig, originals,
+    rollout_failures}.
 
     `state` has the shape of NodeState and holds what is managed here; `mig` what is known of each MIG instance of it, where there
     are any; `originals` what stood there before us;
@@ -40,7 +41,7 @@ class Ledger:
         self.check = check
         self.root = root
         self.open = True
-        for key in ("state", "gpus_pci", "gpus_memory", "originals", "rollout_failures"):
+        for key in ("state", "gpus_pci", "gpus_memory", "gpus_uuid", "originals", "rollout_failures"):
             self.data.setdefault(key, {})
 
     # -- whose
@@ -183,7 +184,7 @@ class Ledger:
 
     def delete(self) -> None:
         """The last act of a restore."""
-        self.data = {"state": {}, "gpus_pci": {}, "gpus_memory": {}, "originals": {}, "rollout_failures": {}}
+        self.data = {"state": {}, "gpus_pci": {}, "gpus_memory": {}, "gpus_uuid": {}, "originals": {}, "rollout_failures": {}}
         self.present = False
         if not self.check:
             self.confirm()
@@ -228,6 +229,7 @@ _TABLES = {
     "state": dict,
     "gpus_pci": dict,
     "gpus_memory": dict,
+    "gpus_uuid": dict,
     "mig": dict,
     "originals": dict,
     "rollout_failures": dict,
