@@ -6,6 +6,7 @@ way. What is placed there may go to the freest nodes.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping
 
 from swarm_iac.model.device import WHOLE
@@ -43,14 +44,18 @@ def neighbourhood(
     for (name, node), count in sorted(counts.items()):
         standing.setdefault(node, []).extend([snapshot.requests[name]] * count)
     weights = _Weights(capacity, request, held_by_teams(snapshot, counts).get(request.priority, {}))
-    costs = {
-        node: _cost(capacity, request, node, standing.get(node, []), weights)
-        for node in snapshot.nodes
-        if _may(snapshot, request, node)
-    }
-    ranked = sorted((cost, node) for node, (cost, _) in costs.items())
     missing = request.members - capacity.counts[request.name].total()
     width = max(CLEAR, min(2 * missing, 2 * CLEAR))
+    costs: dict[str, tuple[tuple[int, int], list[str]]] = {}
+    lightest: list[int] = []  # of those that are looked at this time, less than zero: the heaviest is the first of the heap
+    for node in snapshot.nodes:
+        if _may(snapshot, request, node):
+            full = len(lightest) == (attempt + 1) * width
+            cost = _cost(capacity, request, node, standing.get(node, []), weights, -lightest[0] if full else None)
+            if cost is not None:
+                costs[node] = cost
+                (heapq.heappushpop if full else heapq.heappush)(lightest, -cost[0][0])
+    ranked = sorted((cost, node) for node, (cost, _) in costs.items())
     clear = {node for _, node in ranked[attempt * width : (attempt + 1) * width]}
     if not clear:
         return None
@@ -106,17 +111,25 @@ class _Weights:
 
 
 def _cost(
-    capacity: FreeCapacity, request: WorkloadRequest, node: str, standing: list[WorkloadRequest], weights: _Weights
-) -> tuple[tuple[int, int], list[str]]:
+    capacity: FreeCapacity,
+    request: WorkloadRequest,
+    node: str,
+    standing: list[WorkloadRequest],
+    weights: _Weights,
+    most: int | None = None,
+) -> tuple[tuple[int, int], list[str]] | None:
     """(Weight of the replicas that would have to go, how many) and the gangs among them: taken away until one fits.
+
+    None where they weigh more than `most`.
 
     Of gangs only those that may be stopped, which stop whole. The next to go is the lightest; of these the one that holds
     most of what is short.
     """
     host = capacity.snapshot.nodes[node]
     gone: list[WorkloadRequest] = []
+    weight = 0
     rest = [other for other in standing if other.name != request.name and (not other.gang or weights.stops(other))]
-    while rest and capacity.most(request, host) <= 0:
+    while rest and (most is None or weight <= most) and capacity.most(request, host) <= 0:
         free = capacity.free[node]
         lacks = [i for i, need in enumerate(request.need) if need > free[i]]
 
@@ -128,9 +141,11 @@ def _cost(
         rest.remove(other)
         capacity.take(other, host, -1)
         gone.append(other)
+        weight += weights.of(other)
     fits = capacity.most(request, host) > 0
     for other in gone:
         capacity.take(other, host, 1)
-    weight = sum(weights.of(other) for other in gone)
-    gangs = [other.name for other in gone if other.gang] if fits else []
-    return (weight if fits else NEVER + weight, len(gone)), gangs
+    weight += 0 if fits else NEVER
+    if most is not None and weight > most:
+        return None
+    return (weight, len(gone)), [other.name for other in gone if other.gang] if fits else []
