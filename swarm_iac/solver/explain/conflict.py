@@ -99,8 +99,10 @@ def besides(ruled: Ruled, core: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _rest(capacity: FreeCapacity, request: WorkloadRequest, gone: Set[str]) -> tuple[str, ...]:
-    """With the rules `gone` given up: the fewest others that have to go with them for a place to be there."""
+def _rest(capacity: FreeCapacity, request: WorkloadRequest, gone: Set[str]) -> tuple[tuple[str, ...], Set[str]]:
+    """With the rules `gone` given up: the fewest others that have to go with them for a place to be there, as they are told
+    (each once) and as they are.
+    """
     if request.gang:
         forbid, on = _forbid(Ruled(capacity, request)), set[str]()
         for other in ORDER:
@@ -110,7 +112,7 @@ def _rest(capacity: FreeCapacity, request: WorkloadRequest, gone: Set[str]) -> t
     else:
         out = min((each - gone for each in Ruled(capacity, request).keeping_out), key=_telling)
     found = tuple(one for one in reversed(ORDER) if one in out and one not in gone)
-    return tuple(one for one in found if not _same(one, found))
+    return tuple(one for one in found if not _same(one, found)), {*found}
 
 
 def _same(rule: str, others: tuple[str, ...]) -> bool:
@@ -302,8 +304,8 @@ def _reasons(ruled: Ruled, rules: tuple[str, ...], *, lower: bool) -> tuple[Reas
     if request.members < request.wanted and capacity.counts[request.name].total() >= request.members:
         over = [one for one in capacity.snapshot.over if one.of(request)]
         whole = replace(request, members=request.wanted)
-        rest = _rest(capacity, whole, {_broken(request, one) for one in over})
-        core = _rules(whole) - set(rest)
+        rest, out = _rest(capacity, whole, {_broken(request, one) for one in over})
+        core = _rules(whole) - out
         told_over = [over_limit(capacity.snapshot, one) for one in over]
         return (
             *told_over[:1],
@@ -323,18 +325,17 @@ def reasons_for(
 ) -> tuple[Reason, ...]:
     """A conflict in words, each rule with what has to go with it. `lower`: without what a lower priority holds."""
     found: list[Reason] = []
-    also = {
-        rule: tuple(o for o in others if not _same(o, (rule, *others)))
-        for rule, others in besides(ruled or Ruled(capacity, request), rules).items()
-    }
+    out = besides(ruled or Ruled(capacity, request), rules)
+    also = {rule: tuple(o for o in others if not _same(o, (rule, *others))) for rule, others in out.items()}
     every = (
         {one for one in _rules(request) - {GANG} if all(one in others for others in also.values())} if len(rules) > 1 else set()
     )
     for rule in rules:
         found.append(forbids(capacity, request, rule, frozenset(rules), lower=lower))
-        core = _rules(request) - set(also[rule]) - {rule}
+        core = _rules(request) - set(out[rule]) - {rule}  # what is told with another rule has to go as well
         found += [_besides(_beside(capacity, request, o, core, lower=lower), "one") for o in also[rule] if o not in every]
-    core = _rules(request) - every - frozenset(rules)
+    gone = {one for one in _rules(request) - {GANG} if all(one in others for others in out.values())} if every else every
+    core = _rules(request) - gone - frozenset(rules)
     shared = [one for one in reversed(ORDER) if one in every]
     return (*found, *(_besides(_beside(capacity, request, one, core, lower=lower), "each") for one in shared))
 

@@ -9,7 +9,7 @@ from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.model.placement import Reason
 from swarm_iac.model.resources.row import Noun
 from swarm_iac.model.workload import PRIORITIES
-from swarm_iac.solver.explain import of_links, of_models
+from swarm_iac.solver.explain import of_links, of_models, of_racks
 from swarm_iac.solver.explain.able import able, listed
 from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, on_node, reach
 from swarm_iac.solver.explain.domains import DOMAINS, LINK_RULE, NUMA_RULE, by_domain
@@ -32,7 +32,7 @@ from swarm_iac.solver.snapshot.layout import (
     Budget,
 )
 from swarm_iac.solver.snapshot.scopes import excepted
-from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, NodeCapacity, Over, Snapshot, WorkloadRequest, of_model
+from swarm_iac.solver.snapshot.snapshot import CLUSTER, NodeCapacity, Over, Snapshot, WorkloadRequest, of_model
 from swarm_iac.solver.snapshot.suitability import FIT
 from swarm_iac.units import GpuCount, Watts
 
@@ -59,10 +59,10 @@ def _forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: 
         if budget.by_model:
             held = next(of_models.over(capacity.snapshot, request, budget), None)
             return over_limit(capacity.snapshot, held) if held else of_models.reason(capacity, request, budget)
-        of_node = _supply if budget.level == "supply" else _on_node if budget.level in ("machine", "node") else None
+        of_node = of_racks.supply if budget.level == "supply" else _on_node if budget.level in ("machine", "node") else None
         if of_node:
             return of_node(capacity, request, budget, core)
-        return _rack(capacity, request, budget) if budget.level == "rack" else _ceiling(capacity, request, budget)
+        return of_racks.rack(capacity, request, budget, core) if budget.level == "rack" else _ceiling(capacity, request, budget)
     if rule == "node_is_ready":
         return _states(capacity, request)
     if own := _OF_DOMAINS.get(rule):
@@ -213,35 +213,6 @@ def _by_whom(capacity: FreeCapacity, team: str, resource: int, noun: Noun) -> st
     if rest := sum(held[scope] for scope in most[HOLDERS:]):
         named.append(f"{len(most) - HOLDERS} more {noun.text(rest)}")
     return f", in use by {', '.join(named)}" if named else ""
-
-
-def _rack(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget) -> Reason:
-    i, noun, key = budget.place, budget.noun, budget.key
-    bounded = [rack for rack, left in capacity.racks.items() if left[i] < ENDLESS // 2]
-    name = max(bounded or capacity.racks, key=lambda rack: (capacity.racks[rack][i], rack))
-    need = (
-        max((b.power_of(request) for b in capacity.snapshot.nodes.values()), default=0)
-        if budget.row is None
-        else request.need[UPLINK[i]]
-    )
-    left = max(0, capacity.racks[name][i])
-    # Capacity for one member is not enough for all of them.
-    each = f" for each of {request.members} members" if request.gang and need <= left else ""
-    text = f"needs {noun.text(need)} more of its rack's {key}{each}; the most that is left is {noun.text(left)} in {name}"
-    return Reason(rule=budget.shown_as, text=text, path=f"racks.{name}.{key}")
-
-
-def _supply(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget, core: frozenset[str]) -> Reason:
-    """Of a power budget of nodes: where the least is missing."""
-    nodes, those = able(capacity, request, budget.rule, core)
-    every = capacity.snapshot.nodes.values()  # where the rule alone keeps it from none, it does so with others
-    hosts = [b for b in nodes if b.power_of(request)] or [b for b in every if b.power_of(request)]
-    free = {b.name: capacity.free[b.name][budget.place] for b in hosts}
-    best = min(free, key=lambda name: (capacity.snapshot.nodes[name].power_of(request) - free[name], name))
-    need, left = capacity.snapshot.nodes[best].power_of(request), max(0, free[best])
-    each = f" for each of {request.members} members; {reach(capacity, request)} fit" if request.gang and need <= left else ""
-    text = f"needs {Watts(need)} more of a node's power{each}; {those}the most that is left is {Watts(left)} on {best}"
-    return Reason(rule=budget.shown_as, text=text, path=f"hardware.{capacity.snapshot.stack.nodes[best].hardware}.power")
 
 
 def _gang(capacity: FreeCapacity, request: WorkloadRequest) -> str:

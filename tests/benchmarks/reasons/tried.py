@@ -14,6 +14,7 @@ from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.plan.show.causes import why_moved, why_stopped
 from swarm_iac.solver import solve, solve_keeping
 from swarm_iac.solver.explain.move_causes import moved_for
+from swarm_iac.units import BitsPerSecond, Watts
 from tests.benchmarks.fleets.checker import size_of, wanted
 from tests.benchmarks.fleets.free import Free
 from tests.benchmarks.reasons.counts import counted, told
@@ -89,6 +90,8 @@ class Decided:
                 yield Said(f"{kind}: {reason.rule}", one.workload, " + ".join(each.text for each in those), held)
             if "the most that is free" in reason.text:
                 yield Said(f"{kind}: what is free", one.workload, reason.text, self._free(kind, one.workload, reason))
+            if "more of its rack's" in reason.text:
+                yield Said(f"{kind}: what a rack has left", one.workload, reason.text, self._left(kind, one.workload, reason))
         rules = [reason.rule for reason in one.reasons if not reason.besides]
         code = next((code for code, those in _CODES if any(re.fullmatch(those, rule) for rule in rules)), "")
         yield Said(f"{kind}: code", one.workload, f"{one.code} for {', '.join(rules)}", one.code == code)
@@ -142,6 +145,25 @@ class Decided:
         stopped = [stack.workloads[name.rpartition("-")[0]] for name in others - found.keys()]
         no_lower = any(PRIORITIES[one.priority] >= mine for one in stopped)
         return not no_lower and sum(one.workload == workload for one in found.values()) > had
+
+    def _left(self, kind: str, workload: str, reason: Reason) -> bool:
+        """Has the rack so much left, and is that too little for one; of a gang, for all?"""
+        stack, placement = self._snapshot(kind, workload)
+        match = re.search(
+            r"needs (\S+ \S+) more of its rack's (uplink|power).* left is (\S+ \S+) in (\S+?)(?:,|$)", reason.text
+        )
+        if match is None:
+            return False
+        mine = PRIORITIES[stack.workloads[workload].priority]
+        ones = [
+            a for a in placement.allocations
+            if "lower priority" not in reason.text or PRIORITIES[stack.workloads[a.workload].priority] >= mine
+        ]  # fmt: skip
+        unit = Watts if match[2] == "power" else BitsPerSecond
+        lefts = Free(stack, self.today, ones).racks[match[4]]
+        lefts = lefts[2:] if match[2] == "power" else lefts[:2]
+        need, left = unit.parse(match[1]), unit.parse(match[3])
+        return (need > left or stack.workloads[workload].gang is not None) and left in [max(0, each) for each in lefts]
 
     def _free(self, kind: str, workload: str, reason: Reason) -> bool:
         """Is so much free there, and nowhere more where the rest of what it needs is?"""
