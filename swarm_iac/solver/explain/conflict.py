@@ -7,7 +7,7 @@ gang) with everything else left where it stands. Rules are taken away one by one
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import Literal
@@ -23,7 +23,7 @@ from swarm_iac.solver.explain.counting import (
 )
 from swarm_iac.solver.explain.domains import DOMAINS
 from swarm_iac.solver.explain.messages import budget_spent, devices_taken, forbids, not_moved, over_limit, slot_lost
-from swarm_iac.solver.explain.team_shares import pending
+from swarm_iac.solver.explain.team_shares import GPU_RULES, of_other_teams, pending
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import BUDGETS, CLUSTER, MACHINE, MODELS, TEAM, USER, beyond_chain, of_chain
@@ -198,14 +198,17 @@ class Causes:
         if alike not in self.known:
             self.known[alike] = conflict(capacity, request, ruled)
         found = _reasons(ruled, self.known[alike], lower=capacity is not self.capacity)
-        found = found and (*found, *self._immovable(capacity, request), *self.of_teams(request))
+        found = found and (*found, *self._immovable(capacity, request), *self.of_teams(request, self.known[alike]))
         self.explained[alike] = request.name, found
         return self.explained[alike][1] or self._unspent(request)
 
-    def of_teams(self, request: WorkloadRequest) -> tuple[Reason, ...]:
-        """What the shares of teams have to do with it."""
-        reason = pending(self.capacity.snapshot, self.capacity.counts, request)
-        return (reason,) if reason else ()
+    def of_teams(self, request: WorkloadRequest, rules: tuple[str, ...]) -> tuple[Reason, ...]:
+        """What the shares of teams have to do with a conflict: if it is about GPUs, and other teams hold those."""
+        if self.capacity.snapshot.shares is None or GPU_RULES.isdisjoint(rules):
+            return ()
+        reason, capacity = pending(self.capacity.snapshot, self.capacity.counts, request), self.seen(request)
+        alone = without(capacity, of_other_teams(capacity, request)) if reason else capacity
+        return (reason,) if reason and not forbidden(alone, request, {*rules}) else ()
 
     def _immovable(self, capacity: FreeCapacity, request: WorkloadRequest) -> tuple[Reason, ...]:
         """The fewest of those that are not moved without whom there would be a place, if there are any."""
@@ -333,11 +336,26 @@ def reasons_for(
     for rule in rules:
         found.append(forbids(capacity, request, rule, frozenset(rules), lower=lower))
         core = _rules(request) - set(out[rule]) - {rule}  # what is told with another rule has to go as well
-        found += [_besides(_beside(capacity, request, o, core, lower=lower), "one") for o in also[rule] if o not in every]
+        told = [_beside(capacity, request, o, core, lower=lower) for o in also[rule] if o not in every]
+        found += [_besides(one, "one") for one in _once(told, found[-1])]
     gone = {one for one in _rules(request) - {GANG} if all(one in others for others in out.values())} if every else every
     core = _rules(request) - gone - frozenset(rules)
     shared = [one for one in reversed(ORDER) if one in every]
-    return (*found, *(_besides(_beside(capacity, request, one, core, lower=lower), "each") for one in shared))
+    return (
+        *found,
+        *(_besides(one, "each") for one in _once([_beside(capacity, request, o, core, lower=lower) for o in shared])),
+    )
+
+
+def _once(reasons: Iterable[Reason], *before: Reason) -> list[Reason]:
+    """One reason for each line of `limits`: of teams inside each other that have the same limit the innermost one."""
+    seen, found = {(one.rule, one.path) for one in before}, []
+    for one in reasons:
+        if one.path.startswith("limits.") and (one.rule, one.path) in seen:
+            continue
+        seen.add((one.rule, one.path))
+        found.append(one)
+    return found
 
 
 def _beside(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: frozenset[str], *, lower: bool) -> Reason:

@@ -68,6 +68,10 @@ def _unsuited(stack: Stack, name: str, node: str) -> Iterator[str]:
         yield "have another GPU model"
     if request.count and int(request.memory or 0) > int(hardware.gpu_memory if hardware.gpus.count else 0):
         yield "have smaller GPUs"
+    if request.profile and (
+        request.profile not in hardware.profiles or hardware.profiles[request.profile].part != request.part
+    ):
+        yield "have other MIG profiles" if hardware.mig else "have GPUs that may not be cut"
     if workload.place.numa and not any(on_one(workload, hardware, part) for part in _parts(hardware)):
         yield "have NUMA nodes that are too small"
     if one.state != "ready":

@@ -15,7 +15,7 @@ from swarm_iac.plan.show.causes import why_moved, why_stopped
 from swarm_iac.solver import solve, solve_keeping
 from swarm_iac.solver.explain.move_causes import moved_for
 from swarm_iac.units import BitsPerSecond, Watts
-from tests.benchmarks.fleets.checker import size_of, wanted
+from tests.benchmarks.fleets.checker import around, size_of, wanted
 from tests.benchmarks.fleets.free import Free
 from tests.benchmarks.reasons.counts import counted, told
 from tests.benchmarks.reasons.lift import given_up, lifted, only, opened, put_workload, with_node
@@ -83,7 +83,9 @@ class Decided:
         if not one.reasons:
             yield Said(f"{kind}: no reason", one.workload, "", held=False)
         for i, reason in enumerate(one.reasons):
-            if not reason.besides:
+            if reason.rule == "share":
+                yield Said(f"{kind}: share", one.workload, reason.text, self._shared(kind, one, reason.text))
+            elif not reason.besides:
                 those = [reason, *itertools.takewhile(lambda other: other.besides == "one", one.reasons[i + 1 :])]
                 those += [other for other in one.reasons if other.besides == "each"]
                 held = bool(reason.text) and self._gains(kind, one.workload, those)
@@ -145,6 +147,32 @@ class Decided:
         stopped = [stack.workloads[name.rpartition("-")[0]] for name in others - found.keys()]
         no_lower = any(PRIORITIES[one.priority] >= mine for one in stopped)
         return not no_lower and sum(one.workload == workload for one in found.values()) > had
+
+    def _shared(self, kind: str, one: Waiting, text: str) -> bool:
+        """Does its team hold so much, and would there be a GPU for one more if no other team held any? All else is given up."""
+        stack, placement = self._snapshot(kind, one.workload)
+        match = re.match(r"team (\S+)(?: itself)? holds (\S+) GPUs?( by `worth`)?", text)
+        mine = stack.workloads[one.workload]
+        if match is None:
+            return False
+        team = around(stack, mine.user)[0]
+        ones = [
+            a for a in placement.allocations if PRIORITIES[stack.workloads[a.workload].priority] >= PRIORITIES[mine.priority]
+        ]
+        held = sum(gpu.part for a in ones if match[1] in around(stack, stack.workloads[a.workload].user) for gpu in a.gpus)
+        plain = match[3] or match[1] not in stack.teams or held == round(1000 * float(match[2]))
+        others = {
+            name for name, each in stack.workloads.items() if each.each.gpus.count and around(stack, each.user)[:1] != [team]
+        }
+        stack = _all(stack, one.workload, [each for each in one.reasons if each.rule not in ("share", "gpus_fit_node")])
+        kept = {name: each for name, each in stack.workloads.items() if name not in others}
+        names = {name for name in self.names if name.rpartition("-")[0] not in others}
+        stack = stack.model_copy(update={"workloads": kept, "solve": stack.solve.model_copy(update={"moves": 0})})
+        last = Placement(allocations=tuple(a for a in placement.allocations if a.workload not in others))
+        stack, last, _ = only(stack, names, last, one.workload)
+        found = solve(stack, last, today=self.today, reasons=False).placement
+        count, had = (sum(a.workload == one.workload for a in each.allocations) for each in (found, last))
+        return bool(plain) and count > had
 
     def _left(self, kind: str, workload: str, reason: Reason) -> bool:
         """Has the rack so much left, and is that too little for one; of a gang, for all?"""
