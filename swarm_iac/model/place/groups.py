@@ -59,6 +59,7 @@ class GroupRule:
     others: bool = False  # no replica of another workload that has the key; of two values the larger group counts
     named: bool = False  # only of those that are named, by either of the two
     even: bool = False  # no group has many more than another one, of those where a replica may be: see `snapshot/balance.py`
+    joins: bool = False  # what its replicas send each other from group to group is bounded: see `snapshot/site_links.py`
     text: str  # of a reason; {level} is the kind of group, {each} the most in one, {names} whom it keeps away
     leaves: str  # which nodes it leaves, as in "of those …"
     bars: tuple[str, str]  # what it says of the others: a verb, and the rest
@@ -170,6 +171,19 @@ AWAY_FROM = GroupRule(
     text="kept away from {names}: each {level} with capacity has a replica of it",
     leaves="without {names}",
     bars=("are", "too near to {names}"),
+)
+
+
+#: On the members of a gang that lie in two sites: no key of `place`, but of their bandwidth and of the links between sites.
+SITE_LINKS = GroupRule(
+    rule="links_carry_gangs",
+    judged="links_carry_gangs",
+    key="network.between",
+    joins=True,
+    text="the links between sites carry too little for its members",
+    leaves="that the links between sites leave",
+    bars=("are", "in a site with too little left of a link"),
+    level="site",
 )
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
 
-from swarm_iac.model.place.groups import AWAY_FROM
+from swarm_iac.model.place.groups import AWAY_FROM, SITE_LINKS
 from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.model.placement import Reason
 from swarm_iac.model.resources.row import Noun
 from swarm_iac.model.workload import PRIORITIES
-from swarm_iac.solver.explain import of_links, of_models, of_racks
+from swarm_iac.solver.explain import of_links, of_models
 from swarm_iac.solver.explain.able import able, listed
 from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, on_node, reach
 from swarm_iac.solver.explain.domains import DOMAINS, LINK_RULE, NUMA_RULE, by_domain
 from swarm_iac.solver.explain.no_position import format_instances, no_part, no_position
 from swarm_iac.solver.explain.of_balance import balance_text
+from swarm_iac.solver.explain.places import of_racks, of_sites
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.domain_seats import Parts, seated
 from swarm_iac.solver.snapshot.layout import (
@@ -149,6 +150,7 @@ def _numa(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> Reason
 
 _OF_DOMAINS = {
     NUMA_RULE: _numa, "numa_node_suffices": _numa, LINK_RULE: of_links.reason, "linked_gpus_suffice": of_links.reason,
+    SITE_LINKS.rule: of_sites.reason,
 }  # fmt: skip
 
 
@@ -269,7 +271,8 @@ def holds(capacity: FreeCapacity, name: str, rules: tuple[str, ...], places: Set
     named, where = [], set[str]()
     for rule in rules:
         nodes = _in_the_way(capacity, rule, counts, places)
-        found = list(_amounts(other, rule, sum(counts[node] for node in nodes)))
+        joined = rule == SITE_LINKS.rule
+        found = [*(of_sites.held(capacity, name) if joined else _amounts(other, rule, sum(counts[node] for node in nodes)))]
         named += found
         where |= nodes if found else set()
     on = sorted(where or _in_the_way(capacity, "", counts, places) or counts)
