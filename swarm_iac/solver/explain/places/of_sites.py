@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from swarm_iac.model.place.groups import SITE_LINKS
 from swarm_iac.model.placement import Reason
-from swarm_iac.solver.explain.counting import EVERY, on_node
+from swarm_iac.solver.explain.counting import EVERY, Tally
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.site_links import crossing, used
 from swarm_iac.solver.snapshot.snapshot import WorkloadRequest
@@ -32,12 +32,14 @@ def reason(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> Reaso
 
 
 def _fit(capacity: FreeCapacity, request: WorkloadRequest) -> Counter[str]:
-    """How many members each site holds by the rules on its nodes, with those that are there."""
-    found = Counter[str]()
+    """How many members each site holds by all other rules, with those that are there."""
+    found, inside = Counter[str](), dict[str, set[str]]()
     for host in capacity.snapshot.nodes.values():
         if host.site is not None:
-            there = capacity.counts[request.name][host.name]
-            found[host.site] += there + on_node(capacity, request, host, EVERY - {SITE_LINKS.rule}, request.members)
+            found[host.site] += capacity.counts[request.name][host.name]
+            inside.setdefault(host.site, set()).add(host.name)
+    for place, names in inside.items():
+        found[place] += Tally(capacity, request, EVERY - {SITE_LINKS.rule}, names).reach()
     return found
 
 
