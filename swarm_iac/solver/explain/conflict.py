@@ -23,6 +23,7 @@ from swarm_iac.solver.explain.counting import (
 )
 from swarm_iac.solver.explain.domains import DOMAINS
 from swarm_iac.solver.explain.messages import budget_spent, devices_taken, forbids, not_moved, over_limit, slot_lost
+from swarm_iac.solver.explain.model_limits import of_any_model
 from swarm_iac.solver.explain.team_shares import GPU_RULES, of_other_teams, pending
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
@@ -68,7 +69,8 @@ def conflict(capacity: FreeCapacity, request: WorkloadRequest, ruled: Ruled | No
 
     `ruled`: what is known of the workload on this capacity, where it is counted already.
     """
-    return _conflict(_forbid(ruled or Ruled(capacity, request)), _rules(request))
+    ruled = ruled or Ruled(capacity, request)
+    return _conflict(_forbid(ruled), _rules(ruled.wide))
 
 
 def _conflict(forbid: Callable[[Set[str]], bool], rules: Set[str]) -> tuple[str, ...]:
@@ -88,7 +90,7 @@ def besides(ruled: Ruled, core: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
         nodes = ruled.keeping_out
         fewest = {rule: min((out for out in nodes if out.isdisjoint(set(core) - {rule})), key=_telling) for rule in core}
         return {rule: tuple(one for one in reversed(ORDER) if one in out and one != rule) for rule, out in fewest.items()}
-    forbid, every = _forbid(ruled), _rules(request)
+    forbid, every = _forbid(ruled), _rules(ruled.wide)
     found = {}
     for rule in core:
         on = set(core if forbid(every - {rule}) else every) - {rule}
@@ -208,7 +210,7 @@ class Causes:
             return ()
         reason, capacity = pending(self.capacity.snapshot, self.capacity.counts, request), self.seen(request)
         alone = without(capacity, of_other_teams(capacity, request)) if reason else capacity
-        return (reason,) if reason and not forbidden(alone, request, {*rules}) else ()
+        return (reason,) if reason and not forbidden(alone, request, {*rules, *(one.name for one in FIT)}) else ()
 
     def _immovable(self, capacity: FreeCapacity, request: WorkloadRequest) -> tuple[Reason, ...]:
         """The fewest of those that are not moved without whom there would be a place, if there are any."""
@@ -361,7 +363,8 @@ def _once(reasons: Iterable[Reason], *before: Reason) -> list[Reason]:
 def _beside(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: frozenset[str], *, lower: bool) -> Reason:
     """What is in the way once the rules outside of `core` are given up; without its model it asks for any GPUs."""
     any_model = rule != _MODEL and _MODEL not in core
-    return forbids(capacity, replace(request, model=None) if any_model else request, rule, core | {rule}, lower=lower)
+    asked = replace(of_any_model(capacity, request), model=None) if any_model else request
+    return forbids(capacity, asked, rule, core | {rule}, lower=lower)
 
 
 def _besides(reason: Reason, of: Literal["one", "each"]) -> Reason:

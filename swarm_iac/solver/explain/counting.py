@@ -37,10 +37,8 @@ GPU_RULE = NODE_RULES[GPUS]
 GROUPED = (*(rule.rule for rule in GROUP_RULES), SITE_LINKS.rule)
 EVERY = frozenset((*(one.name for one in FIT), *NODE_RULES, *RACK_RULES, *CEILING_RULES, *MODEL_RULES, *GROUPED, *DOMAINS))
 assert len(EVERY.difference(CEILING_RULES)) < 63, "a set of rules about nodes is the bits of one int64"
-#: The rules about the state of nodes, and about their taints.
-STATES = "node_is_ready"
-TAINTS = "taints_are_tolerated"
-#: Rules that keep only new replicas away.
+#: The rules about the state of nodes, and about their taints: those keep only new replicas away.
+STATES, TAINTS = "node_is_ready", "taints_are_tolerated"
 CLOSED = {STATES, TAINTS}
 
 
@@ -81,7 +79,6 @@ def _on_nodes(
     home: Counter[str] | None = None,
 ) -> int:
     """The most in all, of so many on each node."""
-
     sited, alone = _sited(request, rules), _together(request, rules) == "node"
 
     def in_racks(found: list[tuple[NodeCapacity, int]]) -> dict[Gathered, int]:
@@ -244,7 +241,8 @@ class Ruled:
             self._cap(group.of.rule, [ENDLESS if one is None else one for one in most])
             if group.of.even:
                 self.one[group.of.rule] = self.caps.pop(group.of.rule)
-        for model, rule, most_there in model_limits.on_models(capacity, request):
+        self.wide = model_limits.of_any_model(capacity, request)  # as it is counted on nodes of other models
+        for model, rule, most_there in model_limits.on_models(capacity, self.wide):
             self._cap(rule, [most_there if host.model == model else ENDLESS for host in self.nodes])
 
     def _domains(self, rule: str) -> list[int]:
@@ -277,7 +275,7 @@ class Ruled:
             if rule in rules:
                 caps = np.minimum(caps, most)
         found = [(self.nodes[i], int(caps[i])) for i in np.flatnonzero(caps > 0).tolist()]
-        return min(left, _on_nodes(capacity, request, found, rules))
+        return min(left, _on_nodes(capacity, self.wide, found, rules))
 
     @cached_property
     def keeping_out(self) -> frozenset[frozenset[str]]:
@@ -349,8 +347,7 @@ def _in_all(capacity: FreeCapacity, request: WorkloadRequest, counts: Mapping[Ga
 def _in_rack(
     capacity: FreeCapacity, request: WorkloadRequest, key: Gathered, found: list[tuple[int, int]], rules: Set[str]
 ) -> int:
-    rack = key[1]
-    most = sum(cap for _, cap in found)
+    rack, most = key[1], sum(cap for _, cap in found)
     for group in request.groups:
         if group.each is not None and group.level == "rack" and group.of.rule in rules:
             most = min(most, group.each)

@@ -198,7 +198,7 @@ class Decided:
         stack, placement = self._snapshot(kind, workload)
         match = re.search(r"the most that is free (?:of one )?is (none|\S+(?: \S+)?) ?(?:on (\S+?))?(?:[;,]|$)", reason.text)
         if match is None:
-            return False
+            return bool(stack.workloads[workload].each.gpus.profile)  # of a card: `counts` has no positions
         mine = PRIORITIES[stack.workloads[workload].priority]
         ones = [
             a for a in placement.allocations
