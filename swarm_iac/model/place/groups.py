@@ -60,7 +60,8 @@ class GroupRule:
     named: bool = False  # only of those that are named, by either of the two
     even: bool = False  # no group has many more than another one, of those where a replica may be: see `snapshot/balance.py`
     joins: bool = False  # what its replicas send each other from group to group is bounded: see `snapshot/site_links.py`
-    text: str  # of a reason; {level} is the kind of group, {each} the most in one, {names} whom it keeps away
+    #: Of a reason; {level} is the kind of group, {on} what goes before it, {each} the most in one, {names} whom it keeps away.
+    text: str
     leaves: str  # which nodes it leaves, as in "of those …"
     bars: tuple[str, str]  # what it says of the others: a verb, and the rest
     level: Level = "node"
@@ -101,7 +102,8 @@ class Group:
     def format(self, words: str) -> str:
         """Words of the rule, about this."""
         names = " and ".join(sorted(self.names))
-        return words.format(level=self.level, each=self.each, skew=self.skew, names=names)
+        on = "on" if self.level == "node" else "in"
+        return words.format(on=on, level=self.level, each=self.each, skew=self.skew, names=names)
 
     def __str__(self) -> str:
         return f"`{self.of.key}: {self.value}`"
@@ -111,7 +113,7 @@ SPREAD = GroupRule(
     rule="spread_keeps_apart",
     judged="replicas_are_spread",
     each=1,
-    text="no two replicas on one {level}: no other {level} has capacity",
+    text="no two replicas {on} one {level}: no other {level} has capacity",
     leaves="without a replica of it",
     bars=("hold", "a replica already"),
 )
