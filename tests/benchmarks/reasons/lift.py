@@ -53,6 +53,8 @@ def _machines(stack: Stack, name: str, rule: str) -> Stack | None:
         return _roomier(stack, "gpus", request.each.gpus.count * request.members)
     if rule in _HARDWARE:
         return _roomier(stack, _HARDWARE[rule], 1000 * 10**15)
+    if rule == "links_carry_gangs":
+        return stack.model_copy(update={"sites": {}})
     if rule in _RACK:
         racks = {key: rack.model_copy(update={_RACK[rule]: None}) for key, rack in stack.racks.items()}
         return stack.model_copy(update={"racks": racks})
@@ -119,7 +121,7 @@ _SENTENCES = {
     r"of vCPUs placed on": "vcpus_fit_node", r"pins CPU|is pinned by": "cores_fit_node", r"of memory placed on": "memory_fits_node",
     r"of storage placed on": "storage_fits_node", r"of bandwidth (?:in|out) placed on": "egress_fits_nic",
     r"holds GPU|is held by": "gpus_fit_node", r"its uplink carries": "egress_fits_uplink",
-    r"its budget is": "power_stays_under_rack_budget", r"asks for GPUs of": "gpu_memory_suffices",
+    r"and the link carries": "links_carry_gangs", r"its budget is": "power_stays_under_rack_budget", r"asks for GPUs of": "gpu_memory_suffices",
     r"asks for \S+: ": "selector_matches", r"asks for \S+, and": "gpu_model_matches", r"to be spread": "spread_keeps_apart",
     r"does not tolerate|whose taint": "taints_are_tolerated", r"it is to be on one": "single_fits_numa_node", r"to stay within one": "within_keeps_together",
     r"may have \d+ on one node": "per_node_holds",

@@ -30,7 +30,7 @@ _CODES = (
     ("Topology", r"single_fits_numa_node"),
     (
         "Resources",
-        r".*_fits?_(node|nic|uplink)|node_stays_under_limits|power_stays_under_rack_budget|equals_are_not_stopped|keeps_its_devices",
+        r".*_fits?_(node|nic|uplink)|node_stays_under_limits|links_carry_gangs|power_stays_under_rack_budget|equals_are_not_stopped|keeps_its_devices",
     ),
     ("ReqNodeNotAvail", r"node_is_ready"),
     ("Taints", r"taints_are_tolerated"),
