@@ -21,6 +21,7 @@ from swarm_iac.solver.explain.counting import EVERY, reach
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.stackfile import load
+from tests.benchmarks.reasons.tried import Decided
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import as_large, check_change, check_exact, check_fill
 
@@ -182,3 +183,15 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, sites: str, site: str, 
     (problem,) = raised.value.problems
     assert problem.path.startswith(path) and message in problem.message
     assert problem.place.line in (4, 5) and "\u202e" not in problem.message
+
+
+def test_without_the_link_the_gang_has_a_place() -> None:
+    """Each reason is tried as `tests.benchmarks.reasons` does: its cause is taken away, and all is solved again."""
+    told = 0
+    for seed in range(150):
+        _, now = drawn(seed)
+        decided = Decided(now, now, Placement(), datetime.date(2026, 6, 1))
+        said = list(decided.reasons())
+        told += sum(RULE in one.kind for one in said)
+        assert [(seed, one.kind, one.text) for one in said if not one.held] == []
+    assert told >= 8

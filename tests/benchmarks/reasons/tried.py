@@ -191,7 +191,7 @@ class Decided:
         lefts = Free(stack, self.today, ones).racks[match[4]]
         lefts = lefts[2:] if match[2] == "power" else lefts[:2]
         need, left = unit.parse(match[1]), unit.parse(match[3])
-        return (need > left or stack.workloads[workload].gang is not None) and left in [max(0, each) for each in lefts]
+        return (need > left or "for each of" in reason.text) and left in [max(0, each) for each in lefts]
 
     def _free(self, kind: str, workload: str, reason: Reason) -> bool:
         """Is so much free there, and nowhere more where the rest of what it needs is?"""
