@@ -21,7 +21,7 @@ def wider_links(
 ) -> Iterator[Relaxation]:
     """Each link with the least bandwidth that would do; the most that members may send each other. `offer`: of its own keys."""
     for pair, rate in capacity.links.items():
-        others = used(capacity, pair, request.name)
+        others = used(capacity, pair, request)
 
         def fits(across: int, pair: tuple[str, str] = pair, others: int = others) -> bool:
             wide = capacity.copy()
@@ -35,7 +35,7 @@ def wider_links(
             edit = Edit(path=f"sites.{pair[0]}.links.{pair[1]}", value=str(BitsPerSecond(value)))
             yield Relaxation("limit", edit, 1000 * (value - rate) // max(1, rate), whole=least is not None)
     step = giga_step(request.between)
-    lefts = {max(0, rate - used(capacity, pair, request.name)) for pair, rate in capacity.links.items()}
+    lefts = {max(0, rate - used(capacity, pair, request)) for pair, rate in capacity.links.items()}
     parts = {left // across // step * step for left in lefts for across in range(1, min(request.members // 2, 16) + 1)}
     values = sorted(value for value in parts if 0 < value < request.between)
     best = largest(values, lambda value: reach(capacity, replace(request, between=value)) >= goal)

@@ -65,6 +65,8 @@ class FreeCapacity:
         self.scopes = {name: list(values) for name, values in snapshot.scopes.items()}
         self.racks = {name: list(values) for name, values in snapshot.racks.items()}
         self.links = snapshot.links
+        #: What all gangs together send over each of them.
+        self.sent: Counter[tuple[str, str]] = Counter()
         self.counts: dict[str, Counter[str]] = {name: Counter() for name in snapshot.requests}
         self.load: Counter[str] = Counter()
         #: Cards held in part, by node: what each has left. `free[node][GPUS]` counts the empty ones.
@@ -92,7 +94,7 @@ class FreeCapacity:
         other.free = {name: list(values) for name, values in self.free.items()}
         other.scopes = {name: list(values) for name, values in self.scopes.items()}
         other.racks = {name: list(values) for name, values in self.racks.items()}
-        other.links = self.links
+        other.links, other.sent = self.links, Counter(self.sent)
         other.counts = {name: Counter(values) for name, values in self.counts.items()}
         other.load = Counter(self.load)
         other.parts = {name: dict(cards) for name, cards in self.parts.items()}
@@ -247,11 +249,16 @@ class FreeCapacity:
 
     def _regroup(self, request: WorkloadRequest, host: NodeCapacity, count: int) -> None:
         """What the rules on groups of nodes look at."""
+        joined = [pair for pair in self.links if host.site in pair] if request.between else []
+        for pair in joined:
+            self.sent[pair] -= site_links.crossing(self, request, pair)
         for level in LEVELS:
             found, group = self.groups.setdefault((request.name, level), {}), group_of(host, level)
             found[group] = found.get(group, 0) + count
             if not found[group]:
                 del found[group]
+        for pair in joined:
+            self.sent[pair] += site_links.crossing(self, request, pair)
         for rule in (rule for rule in request.groups if rule.of.others and not rule.of.named):
             one = request.name, rule.level
             for level in LEVELS[LEVELS.index(rule.level) :]:

@@ -51,24 +51,21 @@ def site(name: str) -> str:
     return f"site {name}"
 
 
-def used(capacity: FreeCapacity, pair: tuple[str, str], but: str = "") -> int:
-    """Σ_w between_w · min(x[w,s], x[w,t]) of all that stands, but for one workload. [bit/s]"""
-    found = 0
-    for name in capacity.snapshot.sending:
-        if name != but and (rate := crossing(capacity, name, pair)):
-            found += rate
-    return found
+def crossing(capacity: FreeCapacity, request: WorkloadRequest, pair: tuple[str, str]) -> int:
+    """between_w · min(x[w,s], x[w,t]) of one workload. [bit/s]"""
+    there = capacity.groups.get((request.name, "site"), {})
+    return request.between * min(there.get(site(one), 0) for one in pair)
 
 
-def crossing(capacity: FreeCapacity, name: str, pair: tuple[str, str]) -> int:
-    """The same of one workload."""
-    there = capacity.groups.get((name, "site"), {})
-    return capacity.snapshot.requests[name].between * min(there.get(site(one), 0) for one in pair)
+def used(capacity: FreeCapacity, pair: tuple[str, str], but: WorkloadRequest) -> int:
+    """What all others send over a link. [bit/s]"""
+    own = capacity.snapshot.requests.get(but.name, but)
+    return capacity.sent[pair] - crossing(capacity, own, pair)
 
 
 def members_across(capacity: FreeCapacity, request: WorkloadRequest) -> Links:
     """How many members of a gang may be in both sites of each link: the fewer of the two. Beside all that stands of others."""
-    return {pair: max(0, rate - used(capacity, pair, request.name)) // request.between for pair, rate in capacity.links.items()}
+    return {pair: max(0, rate - used(capacity, pair, request)) // request.between for pair, rate in capacity.links.items()}
 
 
 def left(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity) -> int | None:
@@ -82,7 +79,7 @@ def left(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity) -
             continue
         other = pair[0] if pair[1] == host.site else pair[1]
         there = mine.get(site(other), 0)
-        across = max(0, rate - used(capacity, pair, request.name)) // request.between if there else 0
+        across = max(0, rate - used(capacity, pair, request)) // request.between if there else 0
         if there > across:
             more = max(0, across - mine.get(site(host.site), 0))
             fit = more if fit is None else min(fit, more)

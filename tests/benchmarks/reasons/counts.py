@@ -81,7 +81,10 @@ def _unsuited(stack: Stack, name: str, node: str) -> Iterator[str]:
 def _short(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
     workload, hardware = stack.workloads[name], stack.hardware_of(node)
     gpus, cores, *needs = size(workload)
-    if (
+    if workload.each.gpus.profile:
+        if _instances(stack, free, workload, node) < workload.each.gpus.count:
+            yield "lack GPUs"
+    elif (
         sum(free.cards[node][g] + workload.each.gpus.share <= 1000 for g in range(hardware.gpus.count))
         < workload.each.gpus.count
     ):
@@ -97,6 +100,23 @@ def _short(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
     if any(need and need > rest for need, rest in zip((gpus, *needs, 1), left[5:], strict=True)):
         yield "lack capacity under limits.node"
     yield from _rack(stack, free, name, node)
+
+
+def _instances(stack: Stack, free: Free, workload: Workload, node: str) -> int:
+    """How many more MIG instances of its profile the cards of a node hold, beside those that lie there."""
+    hardware, name = stack.hardware_of(node), workload.each.gpus.profile
+    if name not in hardware.profiles:
+        return workload.each.gpus.count  # another thing is told of it
+    profile, found = hardware.profiles[name], 0
+    devices = [one for ones in free.stands.values() for a in ones if a.node == node for one in a.gpus]
+    for card in range(hardware.gpus.count):
+        taken = {at for one in devices if one.index == card for at in one.slices}
+        for start in profile.starts:
+            spot = set(range(start, start + profile.size))
+            if not spot & taken:
+                taken |= spot
+                found += 1
+    return found
 
 
 def _rack(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.exact.fleet_model import FleetModel, Terms, Values
-from swarm_iac.solver.snapshot.site_links import crossing, site, used
+from swarm_iac.solver.snapshot.site_links import crossing, site
 
 
 def links_carry_gangs(fleet: FleetModel) -> None:
@@ -17,7 +17,7 @@ def links_carry_gangs(fleet: FleetModel) -> None:
     base = fleet.task.base
     free = [name for name in base.snapshot.sending if name in fleet.by_request]
     for pair, rate in base.links.items() if free else ():
-        left = rate - used(base, pair) + sum(crossing(base, name, pair) for name in free)
+        left = rate - base.sent[pair] + sum(crossing(base, fleet.request(name), pair) for name in free)
         sides = {name: [_inside(fleet, name, place) for place in pair] for name in free}
         tops = {name: [sum(map(fleet.top_of, parts)) + fixed for parts, fixed in ends] for name, ends in sides.items()}
         if sum(fleet.request(name).between * min(tops[name]) for name in free) <= left:

@@ -20,10 +20,10 @@ def reason(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> Reaso
     whole = {pair: rate for pair, rate in capacity.links.items() if all(fit[place] for place in pair)} or capacity.links
 
     def missing(pair: tuple[str, str]) -> tuple[int, tuple[str, str]]:
-        return _needed(request, fit, pair) - whole[pair] + used(capacity, pair, request.name), pair
+        return _needed(request, fit, pair) - whole[pair] + used(capacity, pair, request), pair
 
     pair = min((one for one in whole if missing(one)[0] > 0), key=missing, default=min(whole, key=missing))
-    most, left = max(fit[place] for place in pair), max(0, whole[pair] - used(capacity, pair, request.name))
+    most, left = max(fit[place] for place in pair), max(0, whole[pair] - used(capacity, pair, request))
     need = BitsPerSecond(_needed(request, fit, pair))
     sites = f"between {pair[0]} and {pair[1]}"
     text = f"needs {need} {sites}: one site takes at most {min(most, request.members)} of its {request.members} members"
@@ -52,5 +52,5 @@ def _needed(request: WorkloadRequest, fit: Counter[str], pair: tuple[str, str]) 
 def held(capacity: FreeCapacity, name: str) -> Iterator[str]:
     """What a gang has of each link."""
     for pair in capacity.links:
-        if rate := crossing(capacity, name, pair):
+        if rate := crossing(capacity, capacity.snapshot.requests[name], pair):
             yield f"{BitsPerSecond(rate)} between {pair[0]} and {pair[1]}"
