@@ -138,6 +138,19 @@ of them leaves 5.2 kW to the other twelve, which is 433 W each. Limits change wh
 others rise. A machine may have a budget of its own, `power` of its [`hardware`](#hardware); both hold.
 """
 
+SITES = """\
+Nodes say where they are with `site`. Where this section is left out any name will do there, and nothing between sites is
+bounded.
+
+`links` bounds what gangs send from one site to another (`network.between`). Of a gang with members in two sites that is as much
+as the fewer of them send and receive: of six members in `berlin` and two in `paris` with `between: 20 Gbit/s` it is 40 Gbit/s,
+each way. All gangs together keep below the bandwidth of the link; one for which too little is left comes to one site, or is
+pending, and `swarm why` names the link. Each two sites have one link, said at either end; two without one are not bounded. What
+is counted is the guarantee, as everywhere; nodes shape what each member sends, and no node knows who receives it.
+
+    sites: {berlin: {links: {paris: 100 Gbit/s}}, paris: {}}
+"""
+
 PRICES = """\
 What one GPU of a model costs while it is allocated: an amount with at most four decimals, a currency of three letters,
 and `/h`. All prices of a file use one currency. With prices, every plan shows the cost of the fleet per hour before and
@@ -237,6 +250,7 @@ SECTIONS = {
     "teams": TEAMS,
     "nodes": NODES,
     "racks": RACKS,
+    "sites": SITES,
     "prices": PRICES,
     "worth": WORTH,
     "past_use": PAST_USE,

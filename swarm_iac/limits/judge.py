@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from swarm_iac.limits import ceilings, links, machines, numa, requests
+from swarm_iac.limits import ceilings, links, machines, numa, requests, sites
 from swarm_iac.limits.balance import beyond_balance
 from swarm_iac.limits.index import Amounts, PlacementIndex, Violation
 from swarm_iac.model.placement import Placement
@@ -25,6 +25,7 @@ RULES = (
     numa.replicas_are_on_one_numa_node,
     links.gpus_of_a_replica_are_linked,
     machines.uplink_carries_rack,
+    sites.links_carry_gangs,
     machines.power_stays_under_rack_budget,
     machines.power_stays_under_node_budget,
     *requests.PLACED,

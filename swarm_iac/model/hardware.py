@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
-from swarm_iac.model.base import CPUS, Value
+from swarm_iac.model.base import CPUS, Name, Value
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.gpus.links import Groups, Links, within
 from swarm_iac.model.gpus.mig import MODELS, PROFILES, Profile, part_of, profile_names, profiles_of
@@ -315,6 +315,15 @@ class Hardware(Value):
         """The same where one NUMA node is large enough for so many; empty for what no NUMA node could hold."""
         large = len(gpus) * self.numa > self.gpus.count or len(cpus) * self.numa > int(self.vcpus) // 1000
         return () if large else self.split(gpus, cpus)
+
+
+class Site(Value):
+    """A place with nodes, and what joins it to others."""
+
+    links: dict[Name, BitsPerSecond] = Field(
+        default={},
+        description="Bandwidth of the link to each other site, in each direction, as in `{paris: 100 Gbit/s}`; at one end.",
+    )
 
 
 class Rack(Value):

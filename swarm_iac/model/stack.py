@@ -12,7 +12,7 @@ from pydantic import Field, create_model, model_validator
 from swarm_iac.model.base import Account, Moment, Name, Network, Value, with_former
 from swarm_iac.model.gpus.past_use import PastUse
 from swarm_iac.model.gpus.worth import Worth
-from swarm_iac.model.hardware import Hardware, Model, Rack
+from swarm_iac.model.hardware import Hardware, Model, Rack, Site
 from swarm_iac.model.place.groups import Level
 from swarm_iac.model.place.taints import TaintField
 from swarm_iac.model.placement import Allocation
@@ -240,6 +240,7 @@ class Stack(Value):
     tuning: dict[Name, Tuning] = {}
     hardware: dict[Name, Hardware] = {}
     racks: dict[Name, Rack] = {}
+    sites: dict[Name, Site] = Field(default={}, exclude_if=not_)
     power_saving: dict[Name, PowerSaving] = Field(default={}, exclude_if=not_)
     prices: dict[Model, Price] = {}
     worth: dict[Model, Worth] = Field(default={}, exclude_if=not_)
@@ -283,6 +284,11 @@ class Stack(Value):
     def teams_of(self, user: str) -> tuple[str, ...]:
         """The team of a user and those that it is inside of, innermost first."""
         return next((self.line_of(name) for name, team in self.teams.items() if user in team.users), ())
+
+    @property
+    def site_links(self) -> dict[tuple[str, str], int]:
+        """What the links between sites carry each way, by the site that says so and the other one. [bit/s]"""
+        return {(one, other): int(rate) for one, site in self.sites.items() for other, rate in site.links.items()}
 
     def users(self) -> frozenset[str]:
         """All known users."""

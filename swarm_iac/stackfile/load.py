@@ -146,7 +146,8 @@ def _stack(shape: StackFile, merged: Nodes, default: PolicyFile) -> Stack:
     )
     return Stack(
         fleet=shape.fleet, teams=shape.teams, limits=limits, tuning=shape.tuning, hardware=shape.hardware,
-        racks=shape.racks, power_saving=shape.power_saving, prices=shape.prices, worth=shape.worth, nodes=merged.nodes,
+        racks=shape.racks, sites=shape.sites, power_saving=shape.power_saving, prices=shape.prices, worth=shape.worth,
+        nodes=merged.nodes,
         workloads=shape.workloads, solve=shape.solve, telemetry=shape.telemetry,
         past_use=shape.past_use,
     )  # fmt: skip

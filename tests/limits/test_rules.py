@@ -182,6 +182,21 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
         {"workloads__free__network": {"ingress": "8 Gbit/s"}},
         lambda s: [put(s, "free-0", "n1"), put(s, "free-1", "n2")],
     ),
+    (
+        "links_carry_gangs",
+        {
+            "workloads__w": {
+                "user": "ada",
+                "gang": 2,
+                "each": {"gpus": "2 x H100", "vcpus": 2, "pinned": True, "memory": "10 GB"},
+                "network": {"between": "5 Gbit/s"},
+            },
+            "nodes__n1__site": "a",
+            "nodes__n2__site": "b",
+            "sites": {"b": {"links": {"a": "4999 Mbit/s"}}, "a": {}},
+        },
+        lambda s: list(pair(s)),
+    ),
     ("power_stays_under_rack_budget", {"racks__r1__power": "7999 W"}, lambda s: []),
     ("power_stays_under_rack_budget", {"workloads__w__each__gpu_power": "800 W"}, lambda s: list(pair(s))),
     ("power_stays_under_node_budget", {"hardware__l__power": "1999 W"}, lambda s: []),

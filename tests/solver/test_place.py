@@ -63,13 +63,13 @@ CASES: dict[str, list[Case]] = {
         ),
         Case(
             {"spread": "site"}, 2, 4, 1, judged="replicas_are_spread",
-            text="no two replicas on one site: no other site has capacity",
+            text="no two replicas in one site: no other site has capacity",
             lacking="3 nodes: 2 lack GPUs, 1 holds a replica already",
             others={"site": "s"},
         ),
         Case(
             {"spread": "rack"}, 2, 4, 1, judged="replicas_are_spread",
-            text="no two replicas on one rack: no other rack has capacity",
+            text="no two replicas in one rack: no other rack has capacity",
             lacking="3 nodes: 2 lack GPUs, 1 holds a replica already",
             of_those="of those without a replica of it in the rack the most that is free is 2 on n3",
         ),

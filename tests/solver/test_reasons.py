@@ -283,6 +283,92 @@ def test_who_came_to_the_node_is_not_named_where_the_rack_would_not_carry_it_eit
     assert told[0].endswith("in state drain; besides, 150 Gbit/s enter rack r1, and its uplink carries 100 Gbit/s")
 
 
+def test_who_took_its_place_is_named_although_its_size_changed_as_well(tmp_path: Path) -> None:
+    """With 2 GB more of memory it would have stayed: the node has that."""
+    fleet = """\
+hardware:
+  h: {gpus: 2 x H100, vcpus: 64, memory: 1 TB}
+nodes:
+  n1: {hardware: h, ssh: "root@{name}"}
+workloads:
+  mine: {user: ada, priority: low, each: {gpus: 1, vcpus: 1, memory: MEMORY}}
+"""
+    limits = "limits: {user: {gpus: 9, vcpus: 200, memory: 9 TB}, node: {vcpus: 200, memory: 9 TB}}\n"
+    file = tmp_path / "lab.yaml"
+    file.write_text(HEAD + limits + fleet.replace("MEMORY", "8 GB"))
+    last = solve(load(file, today=TODAY).stack).placement
+    file.write_text(
+        HEAD + limits + fleet.replace("MEMORY", "10 GB") + "  new: {user: bo, priority: high, each: {gpus: 2, vcpus: 1}}\n"
+    )
+    stack, found = solve_keeping(load(file, today=TODAY).stack, last, today=TODAY)
+    assert [one.workload for one in found.placement.allocations] == ["new"]
+    told = [reason.text for reason in moved_for(stack, found.placement, "mine", last, TODAY)]
+    assert told == ["mine-0: stopped on n1, because of new-0"]
+
+
+def test_a_rack_is_named_that_has_a_node_for_it(tmp_path: Path) -> None:
+    """r2 has 9 Gbit/s left, and no GPU of 80 GB; r1 has the GPUs."""
+    fleet = """\
+hardware:
+  h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB, nic: 100 Gbit/s}
+  t: {gpus: 8 x T4, vcpus: 64, memory: 1 TB, nic: 100 Gbit/s}
+racks:
+  r1: {uplink: 2 Gbit/s}
+  r2: {uplink: 9 Gbit/s}
+nodes:
+  n1: {hardware: h, rack: r1, ssh: "root@{name}"}
+  n2: {hardware: t, rack: r2, ssh: "root@{name}"}
+workloads:
+  w: {user: ada, each: {gpus: {count: 1, memory: 80 GB}, vcpus: 1}, network: {egress: 5 Gbit/s}}
+"""
+    limits = "limits: {user: {gpus: 9, vcpus: 200, memory: 9 TB}, node: {vcpus: 200, memory: 9 TB}}\n"
+    assert texts(pending(tmp_path, HEAD + limits + fleet)) == [
+        "needs GPUs of 80 GB or more (workloads.w.each.gpus)",
+        "needs 5 Gbit/s more of its rack's uplink; of those with GPUs as large the most that is left is 2 Gbit/s in r1 "
+        "(racks.r1.uplink)",
+    ]
+
+
+def test_a_share_is_no_reason_of_what_a_limit_keeps_out(tmp_path: Path) -> None:
+    """Of six GPUs that are free ada may have none; that bo's team holds two has nothing to do with it."""
+    fleet = """\
+hardware:
+  h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}
+nodes:
+  n1: {hardware: h, ssh: "root@{name}"}
+workloads:
+  theirs: {user: bo, each: {gpus: 2, vcpus: 1}}
+  mine: {user: ada, each: {gpus: 2, vcpus: 1}}
+  w: {user: ada, each: {gpus: 2, vcpus: 1}}
+"""
+    teams = "fleet: lab\nteams:\n  a: {users: [ada], share: 1}\n  b: {users: [bo], share: 1}\n"
+    limits = "limits: {user: {gpus: 3, vcpus: 200, memory: 9 TB}, node: {vcpus: 200, memory: 9 TB}}\n"
+    file = tmp_path / "lab.yaml"
+    file.write_text(teams + limits + fleet)
+    (one,) = solve(load(file, today=TODAY).stack).placement.unplaced
+    assert [reason.rule for reason in one.reasons] == ["user_stays_under_limits"]
+
+
+def test_one_limit_that_holds_for_teams_inside_each_other_is_said_once(tmp_path: Path) -> None:
+    fleet = """\
+hardware:
+  h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}
+nodes:
+  n1: {hardware: h, ssh: "root@{name}"}
+workloads:
+  mine: {user: ada, priority: high, each: {gpus: 2, vcpus: 1}}
+  w: {user: ada, each: {gpus: 2, vcpus: 1}}
+"""
+    teams = "fleet: lab\nteams:\n  t: {users: [ada], parent: dept}\n  dept: {}\n"
+    limits = "limits: {team: {gpus: 3}, user: {gpus: 9, vcpus: 200, memory: 9 TB}, node: {vcpus: 200, memory: 9 TB}}\n"
+    file = tmp_path / "lab.yaml"
+    file.write_text(teams + limits + fleet)
+    (one,) = solve(load(file, today=TODAY).stack).placement.unplaced
+    assert [(reason.text, reason.path) for reason in one.reasons] == [
+        ("needs 2 GPUs; team t has 1 left of 3, in use by user ada 2", "limits.team.gpus")
+    ]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3000, 3020, 5))
 def test_without_the_cause_the_effect_goes(seed: int) -> None:
@@ -292,4 +378,4 @@ def test_without_the_cause_the_effect_goes(seed: int) -> None:
     said = [(row["seed"], row["edit"], one) for row in rows for one in row.get("said", ())]
     false = [(*where, one["kind"], one["subject"], one["text"]) for *where, one in said if not one["held"]]
     assert len(said) > 100
-    assert len(false) <= len(said) / 100, false
+    assert len(false) <= len(said) / 500, false

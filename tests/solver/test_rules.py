@@ -103,6 +103,18 @@ def _gang(rng: random.Random, fleet: dict[str, Any]) -> None:
     request["gang"] = 2
 
 
+def _site_links(rng: random.Random, fleet: dict[str, Any]) -> None:
+    """Two sites, a rack each, and gangs whose members send each other more than the link carries for all of them."""
+    fleet["sites"] = {"s1": {}, "s2": {"links": {"s1": f"{rng.choice([0, 1, 2, 3, 4])} Gbit/s"}}}
+    for node in fleet["nodes"].values():
+        node["site"] = node["rack"].replace("r", "s")
+    for name in rng.sample(sorted(fleet["workloads"]), 2):
+        request = fleet["workloads"][name]
+        request.pop("replicas", None)
+        request["gang"] = rng.choice([2, 2, 3])
+        request["network"] = request.get("network", {}) | {"between": f"{rng.choice([1, 2])} Gbit/s"}
+
+
 def _uplink(budget: Budget) -> Rule:
     """Traffic in racks of which one has an uplink."""
     row = budget.row
@@ -214,6 +226,7 @@ RULES: dict[str, Rule] = {
     "single_fits_numa_node": _numa,
     "replicas_fit_link_groups": _links,
     "gang_is_whole_or_absent": _gang,
+    "links_carry_gangs": _site_links,
     "selector_matches": _request("place", {"select": {"zone": "a"}}),
     "taints_are_tolerated": _taints,
     "away_from_keeps_off": _away_from,
@@ -271,7 +284,7 @@ def fleet_of(names: tuple[str, ...], seed: int) -> tuple[Stack, Stack]:
     for name in names:
         (RULES | BUDGETS)[rng.choice(TOLD.get(name, [name]))](rng, fleet)
     nodes, works = fleet["nodes"], fleet["workloads"]
-    rest = {key: value for key, value in fleet.items() if key in ("racks", "limits", "tuning", "teams")}
+    rest = {key: value for key, value in fleet.items() if key in ("racks", "sites", "limits", "tuning", "teams")}
     joined = {"large": HARDWARE["large"] | {"links": {"nvlink": fleet["links"]}}} if "links" in fleet else {}
     shapes = {name: shape | fleet.get("shapes", {}).get(name, {}) for name, shape in (HARDWARE | joined).items()}
     rest |= {"hardware": shapes, "solve": {"moves": rng.choice([0, 1, 4])}}

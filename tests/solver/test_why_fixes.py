@@ -12,6 +12,7 @@ from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Explanation, Fix, Watch, solve, why
 from swarm_iac.solver.advice.fixes import TINY
+from tests.benchmarks.fleets.draw_workloads import filled
 from tests.solver.crowded import crowded
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import still
@@ -135,3 +136,14 @@ def test_what_was_there_is_told_as_it_is_written() -> None:
         "workloads.w.place.spread": "", "limits.user.gpus": "", "nodes.a.state": "ready", "solve.moves": "4",
     }.items():  # fmt: skip
         assert current(stack, path) == text
+
+
+def test_the_same_edits_in_another_order_are_no_other_fix() -> None:
+    """Nor is a higher priority where a lower one does as well, beside the same other edit."""
+    drawn = filled(706, 8)
+    stack = drawn.stack()
+    placement = solve(stack, today=drawn.today).placement
+    fixes = why(stack, placement, "any-0008", today=drawn.today).fixes
+    assert [len(fix.edits) for fix in fixes] and {fix.kind for fix in fixes} == {"together"}
+    keys = [frozenset(edit.path for edit in fix.edits) for fix in fixes]
+    assert len(keys) == len(set(keys))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+from jinja2 import ChainableUndefined, Environment, PackageLoader
+
 from swarm_iac.stackfile.load import loads
 from swarm_iac.web.cards import FREE, cards
 from swarm_iac.web.standing import Reader, Standing
@@ -77,3 +80,19 @@ def test_a_lock_of_what_left_the_stack_file_is_shown_all_the_same(tmp_path: Path
     assert not Viewer("ada", frozenset({"research"})).sees(less.stack, "tune")
     views.limits(less, Viewer("root", admin=True), datetime.date(2026, 11, 25))
     views.workloads(less, Viewer("cy"))
+
+
+@pytest.mark.parametrize(
+    ("power", "limit", "shown"),
+    [
+        (2100.4, 4360.0, "2100 W of 4360 W that the limits of its GPUs allow"),
+        (2100.4, None, "2100 W"),
+        (None, 4360.0, "not known"),
+    ],
+)
+def test_what_gpus_draw_is_shown_beside_what_they_may(power: float | None, limit: float | None, shown: str) -> None:
+    """Never as zero, and no limit where none is known."""
+    found = {"held": {"busy": None}, "power": power, "power_limit": limit, "hottest": None, "stale": []}
+    page = Environment(loader=PackageLoader("swarm_iac.web", "template"), autoescape=True, undefined=ChainableUndefined)
+    text = page.get_template("node.html").render(node={"measured": found, "gpus": {"count": 8, "model": "H100"}})
+    assert f"<dt>Power<dd>{shown}\n" in text

@@ -59,7 +59,9 @@ class GroupRule:
     others: bool = False  # no replica of another workload that has the key; of two values the larger group counts
     named: bool = False  # only of those that are named, by either of the two
     even: bool = False  # no group has many more than another one, of those where a replica may be: see `snapshot/balance.py`
-    text: str  # of a reason; {level} is the kind of group, {each} the most in one, {names} whom it keeps away
+    joins: bool = False  # what its replicas send each other from group to group is bounded: see `snapshot/site_links.py`
+    #: Of a reason; {level} is the kind of group, {on} what goes before it, {each} the most in one, {names} whom it keeps away.
+    text: str
     leaves: str  # which nodes it leaves, as in "of those …"
     bars: tuple[str, str]  # what it says of the others: a verb, and the rest
     level: Level = "node"
@@ -100,7 +102,8 @@ class Group:
     def format(self, words: str) -> str:
         """Words of the rule, about this."""
         names = " and ".join(sorted(self.names))
-        return words.format(level=self.level, each=self.each, skew=self.skew, names=names)
+        on = "on" if self.level == "node" else "in"
+        return words.format(on=on, level=self.level, each=self.each, skew=self.skew, names=names)
 
     def __str__(self) -> str:
         return f"`{self.of.key}: {self.value}`"
@@ -110,7 +113,7 @@ SPREAD = GroupRule(
     rule="spread_keeps_apart",
     judged="replicas_are_spread",
     each=1,
-    text="no two replicas on one {level}: no other {level} has capacity",
+    text="no two replicas {on} one {level}: no other {level} has capacity",
     leaves="without a replica of it",
     bars=("hold", "a replica already"),
 )
@@ -170,6 +173,19 @@ AWAY_FROM = GroupRule(
     text="kept away from {names}: each {level} with capacity has a replica of it",
     leaves="without {names}",
     bars=("are", "too near to {names}"),
+)
+
+
+#: On the members of a gang that lie in two sites: no key of `place`, but of their bandwidth and of the links between sites.
+SITE_LINKS = GroupRule(
+    rule="links_carry_gangs",
+    judged="links_carry_gangs",
+    key="network.between",
+    joins=True,
+    text="the links between sites carry too little for its members",
+    leaves="that the links between sites leave",
+    bars=("are", "in a site with too little left of a link"),
+    level="site",
 )
 
 

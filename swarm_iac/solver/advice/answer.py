@@ -86,7 +86,7 @@ def reasons_of(causes: Causes, request: WorkloadRequest, found: Conflict) -> tup
     capacity = causes.seen(request)
     rules = conflict.reasons_for(capacity, request, found.rules, lower=capacity is not causes.capacity)
     shown = [one for one in rules if one.rule != STATES or one.besides]
-    shown += causes.of_teams(request)
+    shown += causes.of_teams(request, found.rules)
     shown += [messages.closed(capacity.snapshot, node) for node in found.closed]
     shown += [messages.holds(capacity, name, found.rules, found.places) for name in reversed(found.holders)]
     if found.holders:

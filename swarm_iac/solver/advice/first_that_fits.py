@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 
 def largest(values: list[int], fits: Callable[[int], bool]) -> int | None:
@@ -21,3 +21,8 @@ def smallest(values: list[int], fits: Callable[[int], bool]) -> int | None:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(values[middle]) else (middle + 1, high)
     return values[low] if low < len(values) else None
+
+
+def short(need: int, left: Iterable[int], goal: int) -> list[int]:
+    """What is short for one replica, for two, and so on, over places with so much left; ascending."""
+    return sorted({more for free in left for k in range(1, min(goal, 16) + 1) if (more := k * need - free) > 0})

@@ -263,17 +263,22 @@ def _together(bench: Bench, relaxations: list[Relaxation]) -> tuple[Fix, ...]:
     width = TRIES_LARGE if large else TRIES
     front: list[tuple[tuple[Edit, ...], int]] = [((relaxation.edit,), relaxation.change) for relaxation in relaxations]
     found: list[Fix] = []
+    seen: set[frozenset[str]] = set()  # the same edits in another order are no other fix
     for _ in range(DEPTH - 1):
         wider: list[tuple[tuple[Edit, ...], bool, int]] = []
         for edits, change in front[:width]:
             if bench.watch.stopped:
                 break
             for relaxation in _more(bench, edits)[:width]:
-                wider.append(((*edits, relaxation.edit), relaxation.whole, change + relaxation.change))
+                both = (*edits, relaxation.edit)
+                if frozenset(map(str, both)) not in seen:
+                    wider.append((both, relaxation.whole, change + relaxation.change))
+                seen.add(frozenset(map(str, both)))
         wider.sort(key=lambda one: (not one[1], one[2], str(one[0])))
         for edits, whole, _ in wider[:left]:
-            if at_once and not whole:
-                continue
+            paths = {edit.path for edit in edits}
+            if (at_once and not whole) or any(paths == {edit.path for edit in fix.edits} for fix in found):
+                continue  # of the same keys the smaller change was tried first
             left -= 1
             fix = bench.fix("together", edits, at_once=at_once)
             if fix and at_once and not large:

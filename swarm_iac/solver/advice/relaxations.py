@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from swarm_iac.model.edit import Edit, changed
 from swarm_iac.model.gpus.mig import part_of, profile_names, profiles_of
-from swarm_iac.model.place.groups import AWAY_FROM
+from swarm_iac.model.place.groups import AWAY_FROM, SITE_LINKS
 from swarm_iac.model.place.taints import ANY
 from swarm_iac.model.resources.row import Noun
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Each, Workload
-from swarm_iac.solver.advice.first_that_fits import largest, smallest
+from swarm_iac.solver.advice.first_that_fits import largest, short, smallest
 from swarm_iac.solver.advice.more_skew import more_skew
 from swarm_iac.solver.advice.offer import Relaxation
 from swarm_iac.solver.advice.power_limits import lower_limits, node_budgets
+from swarm_iac.solver.advice.wider_links import wider_links
 from swarm_iac.solver.explain.conflict import GANG, without
 from swarm_iac.solver.explain.counting import CEILING_RULES, EVERY, STATES, TAINTS, Tally, on_node, reach
 from swarm_iac.solver.explain.domains import LINK_RULE, NUMA_RULE
@@ -44,6 +45,7 @@ from swarm_iac.solver.snapshot.layout import (
     of_chain,
 )
 from swarm_iac.solver.snapshot.scopes import excepted
+from swarm_iac.solver.snapshot.site_links import between
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, WorkloadRequest, of_model
 from swarm_iac.solver.snapshot.suitability import PLACE
 from swarm_iac.units import Bytes
@@ -83,6 +85,8 @@ class Relaxations:
             yield from of.get(budget.level, self._ceiling)(budget)
         elif rule == STATES:
             yield from self._nodes()
+        elif rule == SITE_LINKS.rule:
+            yield from wider_links(self.capacity, self.request, self.goal, self._request)
         elif rule != GANG:
             yield from self._where(rule)
 
@@ -206,15 +210,15 @@ class Relaxations:
         return workload.each.model_copy(update={"gpus": workload.each.gpus.model_copy(update={"model": None})})
 
     def _request(self, key: str, value: object, change: int) -> Relaxation:
-        return Relaxation(
-            "request", Edit(path=f"{self.here}.{key}", value=value), change, self._fits(request=self._asking((key, value)))
-        )
+        fits = self._fits(request=self._asking((key, value)))
+        return Relaxation("request", Edit(path=f"{self.here}.{key}", value=value), change, fits)
 
     def _asking(self, request: tuple[str, object]) -> WorkloadRequest:
         edit = Edit(path=f"{self.here}.{request[0]}", value=request[1])
         stack, mine = changed(self.stack, edit), self.request
         asked, foes = request_of(mine.name, stack.workloads[mine.name]), foes_of(stack).get(mine.name, ())
         asked = replace(asked, members=mine.members, wanted=mine.wanted, chain=mine.chain, teams=mine.teams, foes=foes)
+        asked = replace(asked, between=between(stack, mine.name)) if self.capacity.links else asked
         models = self.capacity.snapshot.models
         return replace(asked, models=chains_of(asked, models)) if models else asked
 
@@ -354,10 +358,11 @@ class Relaxations:
                     free[j] += more
             return self._fits(capacity)
 
-        short = self._short(self.request.need[budget.place], (free[budget.place] for free in self.capacity.free.values()))
-        more = smallest(short, fits)
+        lefts = (free[budget.place] for free in self.capacity.free.values())
+        missing = short(self.request.need[budget.place], lefts, self.goal)
+        more = smallest(missing, fits)
         whole = ENDLESS if (given := self.stack.limits.node.limit(budget.key)) is None else given
-        for value in dict.fromkeys((more, short[0] if short else None)):
+        for value in dict.fromkeys((more, missing[0] if missing else None)):
             if value is not None:
                 yield self._raised(f"limits.node.{budget.key}", budget.noun, whole, value, sure=fits(value))
 
@@ -381,19 +386,15 @@ class Relaxations:
                 tally.changed(inside)
                 return enough
 
-            short = sorted({more for need in needs if need for more in self._short(need, [left[i]])})
-            more = smallest(short, fits)
-            for value in dict.fromkeys((more, short[0] if short else None)):
+            missing = sorted({more for need in needs if need for more in short(need, [left[i]], self.goal)})
+            more = smallest(missing, fits)
+            for value in dict.fromkeys((more, missing[0] if missing else None)):
                 if value is not None and left[i] < ENDLESS // 2:
                     given = int(getattr(self.stack.racks[name], key))
                     edit = Edit(path=f"racks.{name}.{key}", value=budget.noun.text(given + value))
                     yield Relaxation("limit", edit, 1000 * value // max(1, given), fits(value))
                     if i == POWER:
                         yield from lower_limits(self.capacity, self.request, nodes, value, self.goal)
-
-    def _short(self, need: int, left: Iterable[int]) -> list[int]:
-        """What is short for one replica, for two, and so on, over places with so much left; ascending."""
-        return sorted({more for free in left for k in range(1, min(self.goal, 16) + 1) if (more := k * need - free) > 0})
 
     def _raised(self, path: str, noun: Noun, whole: int, more: int, *, sure: bool) -> Relaxation:
         edit = Edit(path=path, value=noun.written(whole + more))

@@ -24,8 +24,8 @@ def by_nearness(slots: Slots, request: WorkloadRequest, rows: Ints, caps: Ints, 
     """Groups where replicas of it are already come first. Of those that hold all `count` the one with the least left over,
     else the largest.
     """
-    level = request.near
-    assert level is not None, "asked only of those with `near`"
+    level = request.gathers
+    assert level is not None, "asked only of those that are to be in few"
     groups, there = slots.groups(level), held(slots.capacity, request, level)
     fits = np.bincount(groups[rows], weights=caps[rows].astype(np.float64), minlength=int(groups.max(initial=-1)) + 1)
     standing = np.zeros(len(fits), dtype=np.int64)

@@ -7,7 +7,7 @@ gang) with everything else left where it stands. Rules are taken away one by one
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import Literal
@@ -23,7 +23,8 @@ from swarm_iac.solver.explain.counting import (
 )
 from swarm_iac.solver.explain.domains import DOMAINS
 from swarm_iac.solver.explain.messages import budget_spent, devices_taken, forbids, not_moved, over_limit, slot_lost
-from swarm_iac.solver.explain.team_shares import pending
+from swarm_iac.solver.explain.model_limits import of_any_model
+from swarm_iac.solver.explain.team_shares import GPU_RULES, of_other_teams, pending
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import BUDGETS, CLUSTER, MACHINE, MODELS, TEAM, USER, beyond_chain, of_chain
@@ -68,7 +69,8 @@ def conflict(capacity: FreeCapacity, request: WorkloadRequest, ruled: Ruled | No
 
     `ruled`: what is known of the workload on this capacity, where it is counted already.
     """
-    return _conflict(_forbid(ruled or Ruled(capacity, request)), _rules(request))
+    ruled = ruled or Ruled(capacity, request)
+    return _conflict(_forbid(ruled), _rules(ruled.wide))
 
 
 def _conflict(forbid: Callable[[Set[str]], bool], rules: Set[str]) -> tuple[str, ...]:
@@ -88,7 +90,7 @@ def besides(ruled: Ruled, core: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
         nodes = ruled.keeping_out
         fewest = {rule: min((out for out in nodes if out.isdisjoint(set(core) - {rule})), key=_telling) for rule in core}
         return {rule: tuple(one for one in reversed(ORDER) if one in out and one != rule) for rule, out in fewest.items()}
-    forbid, every = _forbid(ruled), _rules(request)
+    forbid, every = _forbid(ruled), _rules(ruled.wide)
     found = {}
     for rule in core:
         on = set(core if forbid(every - {rule}) else every) - {rule}
@@ -99,8 +101,10 @@ def besides(ruled: Ruled, core: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _rest(capacity: FreeCapacity, request: WorkloadRequest, gone: Set[str]) -> tuple[str, ...]:
-    """With the rules `gone` given up: the fewest others that have to go with them for a place to be there."""
+def _rest(capacity: FreeCapacity, request: WorkloadRequest, gone: Set[str]) -> tuple[tuple[str, ...], Set[str]]:
+    """With the rules `gone` given up: the fewest others that have to go with them for a place to be there, as they are told
+    (each once) and as they are.
+    """
     if request.gang:
         forbid, on = _forbid(Ruled(capacity, request)), set[str]()
         for other in ORDER:
@@ -110,7 +114,7 @@ def _rest(capacity: FreeCapacity, request: WorkloadRequest, gone: Set[str]) -> t
     else:
         out = min((each - gone for each in Ruled(capacity, request).keeping_out), key=_telling)
     found = tuple(one for one in reversed(ORDER) if one in out and one not in gone)
-    return tuple(one for one in found if not _same(one, found))
+    return tuple(one for one in found if not _same(one, found)), {*found}
 
 
 def _same(rule: str, others: tuple[str, ...]) -> bool:
@@ -196,14 +200,17 @@ class Causes:
         if alike not in self.known:
             self.known[alike] = conflict(capacity, request, ruled)
         found = _reasons(ruled, self.known[alike], lower=capacity is not self.capacity)
-        found = found and (*found, *self._immovable(capacity, request), *self.of_teams(request))
+        found = found and (*found, *self._immovable(capacity, request), *self.of_teams(request, self.known[alike]))
         self.explained[alike] = request.name, found
         return self.explained[alike][1] or self._unspent(request)
 
-    def of_teams(self, request: WorkloadRequest) -> tuple[Reason, ...]:
-        """What the shares of teams have to do with it."""
-        reason = pending(self.capacity.snapshot, self.capacity.counts, request)
-        return (reason,) if reason else ()
+    def of_teams(self, request: WorkloadRequest, rules: tuple[str, ...]) -> tuple[Reason, ...]:
+        """What the shares of teams have to do with a conflict: if it is about GPUs, and other teams hold those."""
+        if self.capacity.snapshot.shares is None or GPU_RULES.isdisjoint(rules):
+            return ()
+        reason, capacity = pending(self.capacity.snapshot, self.capacity.counts, request), self.seen(request)
+        alone = without(capacity, of_other_teams(capacity, request)) if reason else capacity
+        return (reason,) if reason and not forbidden(alone, request, {*rules, *(one.name for one in FIT)}) else ()
 
     def _immovable(self, capacity: FreeCapacity, request: WorkloadRequest) -> tuple[Reason, ...]:
         """The fewest of those that are not moved without whom there would be a place, if there are any."""
@@ -302,8 +309,8 @@ def _reasons(ruled: Ruled, rules: tuple[str, ...], *, lower: bool) -> tuple[Reas
     if request.members < request.wanted and capacity.counts[request.name].total() >= request.members:
         over = [one for one in capacity.snapshot.over if one.of(request)]
         whole = replace(request, members=request.wanted)
-        rest = _rest(capacity, whole, {_broken(request, one) for one in over})
-        core = _rules(whole) - set(rest)
+        rest, out = _rest(capacity, whole, {_broken(request, one) for one in over})
+        core = _rules(whole) - out
         told_over = [over_limit(capacity.snapshot, one) for one in over]
         return (
             *told_over[:1],
@@ -323,26 +330,41 @@ def reasons_for(
 ) -> tuple[Reason, ...]:
     """A conflict in words, each rule with what has to go with it. `lower`: without what a lower priority holds."""
     found: list[Reason] = []
-    also = {
-        rule: tuple(o for o in others if not _same(o, (rule, *others)))
-        for rule, others in besides(ruled or Ruled(capacity, request), rules).items()
-    }
+    out = besides(ruled or Ruled(capacity, request), rules)
+    also = {rule: tuple(o for o in others if not _same(o, (rule, *others))) for rule, others in out.items()}
     every = (
         {one for one in _rules(request) - {GANG} if all(one in others for others in also.values())} if len(rules) > 1 else set()
     )
     for rule in rules:
         found.append(forbids(capacity, request, rule, frozenset(rules), lower=lower))
-        core = _rules(request) - set(also[rule]) - {rule}
-        found += [_besides(_beside(capacity, request, o, core, lower=lower), "one") for o in also[rule] if o not in every]
-    core = _rules(request) - every - frozenset(rules)
+        core = _rules(request) - set(out[rule]) - {rule}  # what is told with another rule has to go as well
+        told = [_beside(capacity, request, o, core, lower=lower) for o in also[rule] if o not in every]
+        found += [_besides(one, "one") for one in _once(told, found[-1])]
+    gone = {one for one in _rules(request) - {GANG} if all(one in others for others in out.values())} if every else every
+    core = _rules(request) - gone - frozenset(rules)
     shared = [one for one in reversed(ORDER) if one in every]
-    return (*found, *(_besides(_beside(capacity, request, one, core, lower=lower), "each") for one in shared))
+    return (
+        *found,
+        *(_besides(one, "each") for one in _once([_beside(capacity, request, o, core, lower=lower) for o in shared])),
+    )
+
+
+def _once(reasons: Iterable[Reason], *before: Reason) -> list[Reason]:
+    """One reason for each line of `limits`: of teams inside each other that have the same limit the innermost one."""
+    seen, found = {(one.rule, one.path) for one in before}, []
+    for one in reasons:
+        if one.path.startswith("limits.") and (one.rule, one.path) in seen:
+            continue
+        seen.add((one.rule, one.path))
+        found.append(one)
+    return found
 
 
 def _beside(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: frozenset[str], *, lower: bool) -> Reason:
     """What is in the way once the rules outside of `core` are given up; without its model it asks for any GPUs."""
     any_model = rule != _MODEL and _MODEL not in core
-    return forbids(capacity, replace(request, model=None) if any_model else request, rule, core | {rule}, lower=lower)
+    asked = replace(of_any_model(capacity, request), model=None) if any_model else request
+    return forbids(capacity, asked, rule, core | {rule}, lower=lower)
 
 
 def _besides(reason: Reason, of: Literal["one", "each"]) -> Reason:

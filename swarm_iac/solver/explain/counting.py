@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from swarm_iac.model.place.groups import Level, together
+from swarm_iac.model.place.groups import SITE_LINKS, Level, together
 from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.balance.even import left, left_by
@@ -21,6 +21,7 @@ from swarm_iac.solver.balance.evened import Gathered, evened_under
 from swarm_iac.solver.explain import model_limits
 from swarm_iac.solver.explain.domains import DOMAINS, by_domain
 from swarm_iac.solver.explain.model_limits import MODEL_RULES
+from swarm_iac.solver.snapshot import site_links
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.layout import CEILINGS, GPUS, NODE, POWER, RACK, SUPPLY, UPLINK, of_chain
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
@@ -33,13 +34,11 @@ Ints = npt.NDArray[np.int64]
 NODE_RULES, RACK_RULES, CEILING_RULES = (tuple(budget.rule for budget in level) for level in (NODE, RACK, CEILINGS))
 #: On whole GPUs, of which parts need cards.
 GPU_RULE = NODE_RULES[GPUS]
-GROUPED = tuple(rule.rule for rule in GROUP_RULES)
+GROUPED = (*(rule.rule for rule in GROUP_RULES), SITE_LINKS.rule)
 EVERY = frozenset((*(one.name for one in FIT), *NODE_RULES, *RACK_RULES, *CEILING_RULES, *MODEL_RULES, *GROUPED, *DOMAINS))
 assert len(EVERY.difference(CEILING_RULES)) < 63, "a set of rules about nodes is the bits of one int64"
-#: The rules about the state of nodes, and about their taints.
-STATES = "node_is_ready"
-TAINTS = "taints_are_tolerated"
-#: Rules that keep only new replicas away.
+#: The rules about the state of nodes, and about their taints: those keep only new replicas away.
+STATES, TAINTS = "node_is_ready", "taints_are_tolerated"
 CLOSED = {STATES, TAINTS}
 
 
@@ -49,7 +48,7 @@ def reach(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str] = EV
     if left <= 0:
         return 0
     found: list[tuple[NodeCapacity, int]] = []
-    unbound, plain = 0, not (request.together or request.by_rack or request.even)
+    unbound, plain = 0, not (request.together or request.by_rack or request.even or request.between)
     rest = model_limits.left_on(capacity, request, rules) if request.models else {}
     empty: dict[int, int] = {}  # of nodes on which nothing stands, one of each kind is counted
     hindered = hindering(capacity.snapshot, request)
@@ -80,7 +79,6 @@ def _on_nodes(
     home: Counter[str] | None = None,
 ) -> int:
     """The most in all, of so many on each node."""
-
     sited, alone = _sited(request, rules), _together(request, rules) == "node"
 
     def in_racks(found: list[tuple[NodeCapacity, int]]) -> dict[Gathered, int]:
@@ -93,7 +91,7 @@ def _on_nodes(
     evened = evened_under(capacity, request, in_racks(found), rules, home=home is not None)
 
     def plain(found: list[tuple[NodeCapacity, int]]) -> int:
-        return evened.total(in_racks(found)) if evened else _in_all(request, in_racks(found), rules)
+        return evened.total(in_racks(found)) if evened else _in_all(capacity, request, in_racks(found), rules)
 
     lefts = model_limits.left_on(capacity, request, rules) if request.models else {}
     return model_limits.most(lefts, found, _together(request, rules), plain) if lefts else plain(found)
@@ -170,7 +168,7 @@ class Tally:
             return max(0, min(left, _on_nodes(capacity, request, found, self.rules)))
         if evened := evened_under(capacity, request, self._most, self.rules):
             return max(0, min(left, evened.total(self._most)))
-        return max(0, min(left, self._total if plain else _in_all(request, self._most, self.rules)))
+        return max(0, min(left, self._total if plain else _in_all(capacity, request, self._most, self.rules)))
 
     def counts(self, node: str) -> bool:
         """Is the node one of those that are counted?"""
@@ -243,7 +241,8 @@ class Ruled:
             self._cap(group.of.rule, [ENDLESS if one is None else one for one in most])
             if group.of.even:
                 self.one[group.of.rule] = self.caps.pop(group.of.rule)
-        for model, rule, most_there in model_limits.on_models(capacity, request):
+        self.wide = model_limits.of_any_model(capacity, request)  # as it is counted on nodes of other models
+        for model, rule, most_there in model_limits.on_models(capacity, self.wide):
             self._cap(rule, [most_there if host.model == model else ENDLESS for host in self.nodes])
 
     def _domains(self, rule: str) -> list[int]:
@@ -276,7 +275,7 @@ class Ruled:
             if rule in rules:
                 caps = np.minimum(caps, most)
         found = [(self.nodes[i], int(caps[i])) for i in np.flatnonzero(caps > 0).tolist()]
-        return min(left, _on_nodes(capacity, request, found, rules))
+        return min(left, _on_nodes(capacity, self.wide, found, rules))
 
     @cached_property
     def keeping_out(self) -> frozenset[frozenset[str]]:
@@ -328,26 +327,27 @@ def _group(host: NodeCapacity, *, sited: bool, alone: bool) -> Gathered:
     return site, host.rack, ""
 
 
-def _in_all(request: WorkloadRequest, counts: Mapping[Gathered, int], rules: Set[str]) -> int:
+def _in_all(capacity: FreeCapacity, request: WorkloadRequest, counts: Mapping[Gathered, int], rules: Set[str]) -> int:
     """The most in all, of so many in each rack: where all have to be together, those of the best group."""
     together = _together(request, rules)
     most = [
         group.each for group in request.groups if group.level == "site" and group.of.rule in rules and group.each is not None
     ]
     found: Iterable[int] = counts.values()
-    if most or together == "site":
+    joined = request.between and SITE_LINKS.rule in rules and together is None
+    if most or joined or together == "site":
         sites: dict[str, int] = {}
         for (site, _, _), count in counts.items():
             sites[site] = max(sites.get(site, 0), count) if together in ("node", "rack") else sites.get(site, 0) + count
-        found = [min([count, *most]) for count in sites.values()]
+        sites = {place: min([count, *most]) for place, count in sites.items()}
+        found = [site_links.most(capacity, request, sites)] if joined else sites.values()
     return max(found, default=0) if together else sum(found)
 
 
 def _in_rack(
     capacity: FreeCapacity, request: WorkloadRequest, key: Gathered, found: list[tuple[int, int]], rules: Set[str]
 ) -> int:
-    rack = key[1]
-    most = sum(cap for _, cap in found)
+    rack, most = key[1], sum(cap for _, cap in found)
     for group in request.groups:
         if group.each is not None and group.level == "rack" and group.of.rule in rules:
             most = min(most, group.each)
@@ -382,7 +382,7 @@ def possible(snapshot: Snapshot) -> dict[str, int]:
         else:
             key = (
                 empty.by_ceiling(request), request.members, request.models, request.need, request.share, request.asked,
-                request.groups, request.power, request.single, request.linked,
+                request.groups, request.power, request.single, request.linked, request.between,
             )  # fmt: skip
             if key not in known:
                 known[key] = reach(empty, request)

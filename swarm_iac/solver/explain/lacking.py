@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from swarm_iac.model.place.groups import SITE_LINKS
 from swarm_iac.model.placement import Reason
 from swarm_iac.solver.balance.even import left
 from swarm_iac.solver.explain.counting import GPU_RULE, NODE_RULES, RACK_RULES, TAINTS
@@ -30,7 +31,7 @@ CODES: tuple[tuple[str, frozenset[str]], ...] = (
     ("Moves", frozenset({"moves_stay_in_budget"})),
     ("Effort", frozenset({"effort"})),
     ("Topology", frozenset(DOMAINS)),
-    ("Resources", frozenset((*(one.shown_as for one in (*NODE, *RACK)), KEEPS_DEVICES))),
+    ("Resources", frozenset((*(one.shown_as for one in (*NODE, *RACK)), KEEPS_DEVICES, SITE_LINKS.rule))),
     ("ReqNodeNotAvail", frozenset({"node_is_ready"})),
     ("Taints", frozenset({TAINTS})),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
 
-from swarm_iac.model.place.groups import AWAY_FROM
+from swarm_iac.model.place.groups import AWAY_FROM, SITE_LINKS
 from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.model.placement import Reason
 from swarm_iac.model.resources.row import Noun
@@ -15,6 +15,7 @@ from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, on_node, reach
 from swarm_iac.solver.explain.domains import DOMAINS, LINK_RULE, NUMA_RULE, by_domain
 from swarm_iac.solver.explain.no_position import format_instances, no_part, no_position
 from swarm_iac.solver.explain.of_balance import balance_text
+from swarm_iac.solver.explain.places import of_racks, of_sites
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.domain_seats import Parts, seated
 from swarm_iac.solver.snapshot.layout import (
@@ -32,7 +33,7 @@ from swarm_iac.solver.snapshot.layout import (
     Budget,
 )
 from swarm_iac.solver.snapshot.scopes import excepted
-from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, NodeCapacity, Over, Snapshot, WorkloadRequest, of_model
+from swarm_iac.solver.snapshot.snapshot import CLUSTER, NodeCapacity, Over, Snapshot, WorkloadRequest, of_model
 from swarm_iac.solver.snapshot.suitability import FIT
 from swarm_iac.units import GpuCount, Watts
 
@@ -59,10 +60,10 @@ def _forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: 
         if budget.by_model:
             held = next(of_models.over(capacity.snapshot, request, budget), None)
             return over_limit(capacity.snapshot, held) if held else of_models.reason(capacity, request, budget)
-        of_node = _supply if budget.level == "supply" else _on_node if budget.level in ("machine", "node") else None
+        of_node = of_racks.supply if budget.level == "supply" else _on_node if budget.level in ("machine", "node") else None
         if of_node:
             return of_node(capacity, request, budget, core)
-        return _rack(capacity, request, budget) if budget.level == "rack" else _ceiling(capacity, request, budget)
+        return of_racks.rack(capacity, request, budget, core) if budget.level == "rack" else _ceiling(capacity, request, budget)
     if rule == "node_is_ready":
         return _states(capacity, request)
     if own := _OF_DOMAINS.get(rule):
@@ -149,6 +150,7 @@ def _numa(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> Reason
 
 _OF_DOMAINS = {
     NUMA_RULE: _numa, "numa_node_suffices": _numa, LINK_RULE: of_links.reason, "linked_gpus_suffice": of_links.reason,
+    SITE_LINKS.rule: of_sites.reason,
 }  # fmt: skip
 
 
@@ -215,35 +217,6 @@ def _by_whom(capacity: FreeCapacity, team: str, resource: int, noun: Noun) -> st
     return f", in use by {', '.join(named)}" if named else ""
 
 
-def _rack(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget) -> Reason:
-    i, noun, key = budget.place, budget.noun, budget.key
-    bounded = [rack for rack, left in capacity.racks.items() if left[i] < ENDLESS // 2]
-    name = max(bounded or capacity.racks, key=lambda rack: (capacity.racks[rack][i], rack))
-    need = (
-        max((b.power_of(request) for b in capacity.snapshot.nodes.values()), default=0)
-        if budget.row is None
-        else request.need[UPLINK[i]]
-    )
-    left = max(0, capacity.racks[name][i])
-    # Capacity for one member is not enough for all of them.
-    each = f" for each of {request.members} members" if request.gang and need <= left else ""
-    text = f"needs {noun.text(need)} more of its rack's {key}{each}; the most that is left is {noun.text(left)} in {name}"
-    return Reason(rule=budget.shown_as, text=text, path=f"racks.{name}.{key}")
-
-
-def _supply(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget, core: frozenset[str]) -> Reason:
-    """Of a power budget of nodes: where the least is missing."""
-    nodes, those = able(capacity, request, budget.rule, core)
-    every = capacity.snapshot.nodes.values()  # where the rule alone keeps it from none, it does so with others
-    hosts = [b for b in nodes if b.power_of(request)] or [b for b in every if b.power_of(request)]
-    free = {b.name: capacity.free[b.name][budget.place] for b in hosts}
-    best = min(free, key=lambda name: (capacity.snapshot.nodes[name].power_of(request) - free[name], name))
-    need, left = capacity.snapshot.nodes[best].power_of(request), max(0, free[best])
-    each = f" for each of {request.members} members; {reach(capacity, request)} fit" if request.gang and need <= left else ""
-    text = f"needs {Watts(need)} more of a node's power{each}; {those}the most that is left is {Watts(left)} on {best}"
-    return Reason(rule=budget.shown_as, text=text, path=f"hardware.{capacity.snapshot.stack.nodes[best].hardware}.power")
-
-
 def _gang(capacity: FreeCapacity, request: WorkloadRequest) -> str:
     return f"all {request.members} members run or none; {reach(capacity, request)} fit"
 
@@ -298,7 +271,8 @@ def holds(capacity: FreeCapacity, name: str, rules: tuple[str, ...], places: Set
     named, where = [], set[str]()
     for rule in rules:
         nodes = _in_the_way(capacity, rule, counts, places)
-        found = list(_amounts(other, rule, sum(counts[node] for node in nodes)))
+        joined = rule == SITE_LINKS.rule
+        found = [*(of_sites.held(capacity, name) if joined else _amounts(other, rule, sum(counts[node] for node in nodes)))]
         named += found
         where |= nodes if found else set()
     on = sorted(where or _in_the_way(capacity, "", counts, places) or counts)

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Set
+from dataclasses import replace
 
 from swarm_iac.model.place.groups import Level
+from swarm_iac.solver.snapshot.by_model import chains_of
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.layout import ALL_GPUS, MODELS, models_of_chain
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, WorkloadRequest
@@ -23,6 +25,15 @@ MODEL_RULES: tuple[str, ...] = tuple(budget.rule for budget in MODELS)
 Count = tuple[NodeCapacity, int]
 #: Sets of models are tried for so many; of more only single ones, and all.
 MANY = 6
+
+
+def of_any_model(capacity: FreeCapacity, request: WorkloadRequest) -> WorkloadRequest:
+    """The same workload, counted by the limits on all models: those on others than its own bind once it takes any."""
+    limits = capacity.snapshot.models
+    if not limits or request.model is None:
+        return request
+    own, every = dict(request.models), dict(chains_of(replace(request, model=None), limits))
+    return replace(request, models=tuple(sorted((every | own).items())))
 
 
 def on_models(capacity: FreeCapacity, request: WorkloadRequest) -> Iterator[tuple[str, str, int]]:

@@ -11,7 +11,7 @@ import datetime
 from swarm_iac.limits import Came, besides, came, gain, torn
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Allocation, Placement, Reason
-from swarm_iac.model.resources.table import held_of
+from swarm_iac.model.resources.table import RESOURCES, SIZES, held_of
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.explain.facts import irreducible
 from swarm_iac.solver.explain.team_shares import called_back, with_shares
@@ -74,6 +74,8 @@ def _beside(
     gang = not now and snapshot.requests[was.workload].gang
     gone = tuple(a for a in snapshot.running[was.workload] if gang and a.name not in placement.by_name())
     found = came(snapshot.stack, last, placement, gone or (back,), today)
+    if not now and not gone and (grown := _grown(snapshot, was)):
+        found = came(snapshot.stack, last, placement, (grown,), today)  # who came to its node may be in its way in any size
     if why := torn(snapshot.stack, gone, found):
         path = f"workloads.{was.workload}.gang"
         return Reason(rule="gang_is_whole_or_absent", text=f"{head}, because {why}", path=path)
@@ -90,6 +92,14 @@ def _beside(
         return Reason(rule="gang_is_whole_or_absent", text=text, path=f"workloads.{was.workload}.gang")
     text = f"{head}, and {was.node} still has capacity for it: the search ended before finding that"
     return Reason(rule="effort", text=text, path="solve.effort")
+
+
+def _grown(snapshot: Snapshot, was: Allocation) -> Allocation | None:
+    """The allocation with as much as a replica asks for now; None where it has that, or asks for other GPUs or cores."""
+    size = snapshot.requests[was.workload].size
+    sizes = {row.name: row.unit(amount) for row, amount in zip(RESOURCES, size, strict=True) if row in SIZES}
+    grown = was.model_copy(update=sizes)
+    return grown if held_of(grown) == size != held_of(was) else None
 
 
 def _broken(head: str, was: Allocation, found: Came, *, resized: bool) -> Reason:

@@ -8,6 +8,8 @@ from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Allocation, Placement, Reason
 from swarm_iac.solver.explain.counting import possible
 from swarm_iac.solver.shares.entitled import share_of, shared, used_by
+from swarm_iac.solver.snapshot.capacity import FreeCapacity
+from swarm_iac.solver.snapshot.layout import ALL_GPUS, CLUSTER, GPUS, NODE, TEAMS
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import suits
 from swarm_iac.solver.snapshot.tasks import Pairs
@@ -15,6 +17,8 @@ from swarm_iac.solver.snapshot.value import held_by_teams, size
 from swarm_iac.units import GpuCount
 
 RULE = "share"
+#: The rules that count GPUs which other teams may hold.
+GPU_RULES = frozenset(one.rule for one in (NODE[GPUS], CLUSTER[ALL_GPUS], *(depth[ALL_GPUS] for depth in TEAMS)))
 #: So many other teams are named.
 NAMED = 3
 
@@ -62,6 +66,14 @@ def _past(snapshot: Snapshot, line: tuple[str, ...], depth: int) -> str:
     if use[team] * sum(shares.values()) <= shares[team] * sum(use.values()):
         return ""
     return f"; its share counts less, since it used {use[team]} of {sum(use.values())} GPU-hours (`past_use`)"
+
+
+def of_other_teams(capacity: FreeCapacity, request: WorkloadRequest) -> set[str]:
+    """The workloads of other teams that hold GPUs. Where it would lack some without them as well, shares keep it from none."""
+    snapshot = capacity.snapshot
+    lines = snapshot.shares.lines if snapshot.shares else {}
+    others = (name for name, other in snapshot.requests.items() if size(other) and lines[other.user] != lines[request.user])
+    return {name for name in others if capacity.counts[name]}
 
 
 def called_back(snapshot: Snapshot, before: Placement, after: Placement, was: Allocation) -> str:

@@ -292,7 +292,7 @@ def _groups(task: Task, slots: Slots, request: WorkloadRequest, homes: list[str]
             row for row, node in names.items() if _asked(task, request, node) and (request.name, node) not in snapshot.barred
         ]
         rows = np.array(open_, dtype=np.int64)
-    if request.together is None and not request.near:
+    if request.together is None and not request.gathers:
         return [_Nodes(at_home, rows, caps)]
     if request.together is None:
         nearest = by_nearness(slots, request, rows, caps, task.free[request.name])

@@ -13,7 +13,7 @@ from swarm_iac.model.device import WHOLE, gpu
 from swarm_iac.model.place.groups import LEVELS, Group, Level
 from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.packing.mig_instances import CutCards, Held
-from swarm_iac.solver.snapshot import domain_seats
+from swarm_iac.solver.snapshot import domain_seats, site_links
 from swarm_iac.solver.snapshot.layout import ALL_GPUS, GPUS, SUPPLY
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import mig_profile_exists
@@ -47,6 +47,8 @@ def left(capacity: FreeCapacity, request: WorkloadRequest, group: Group, host: N
     """How many more replicas a rule on groups of nodes leaves on this node; None: any number."""
     if group.of.others and capacity.near(request, group, host):
         return 0
+    if group.of.joins:
+        return site_links.left(capacity, request, host)
     return group.left(held(capacity, request, group.level), group_of(host, group.level))
 
 
@@ -62,6 +64,9 @@ class FreeCapacity:
         self.free = {name: list(host.capacity) for name, host in snapshot.nodes.items()}
         self.scopes = {name: list(values) for name, values in snapshot.scopes.items()}
         self.racks = {name: list(values) for name, values in snapshot.racks.items()}
+        self.links = snapshot.links
+        #: What all gangs together send over each of them.
+        self.sent: Counter[tuple[str, str]] = Counter()
         self.counts: dict[str, Counter[str]] = {name: Counter() for name in snapshot.requests}
         self.load: Counter[str] = Counter()
         #: Cards held in part, by node: what each has left. `free[node][GPUS]` counts the empty ones.
@@ -89,6 +94,7 @@ class FreeCapacity:
         other.free = {name: list(values) for name, values in self.free.items()}
         other.scopes = {name: list(values) for name, values in self.scopes.items()}
         other.racks = {name: list(values) for name, values in self.racks.items()}
+        other.links, other.sent = self.links, Counter(self.sent)
         other.counts = {name: Counter(values) for name, values in self.counts.items()}
         other.load = Counter(self.load)
         other.parts = {name: dict(cards) for name, cards in self.parts.items()}
@@ -243,11 +249,16 @@ class FreeCapacity:
 
     def _regroup(self, request: WorkloadRequest, host: NodeCapacity, count: int) -> None:
         """What the rules on groups of nodes look at."""
+        joined = [pair for pair in self.links if host.site in pair] if request.between else []
+        for pair in joined:
+            self.sent[pair] -= site_links.crossing(self, request, pair)
         for level in LEVELS:
             found, group = self.groups.setdefault((request.name, level), {}), group_of(host, level)
             found[group] = found.get(group, 0) + count
             if not found[group]:
                 del found[group]
+        for pair in joined:
+            self.sent[pair] += site_links.crossing(self, request, pair)
         for rule in (rule for rule in request.groups if rule.of.others and not rule.of.named):
             one = request.name, rule.level
             for level in LEVELS[LEVELS.index(rule.level) :]:

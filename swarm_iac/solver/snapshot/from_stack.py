@@ -21,6 +21,7 @@ from swarm_iac.model.workload import PRIORITIES, Workload
 from swarm_iac.solver.snapshot import by_model
 from swarm_iac.solver.snapshot.layout import CORES, COUNTED, FILES, FILES_ON_NODE, ITSELF, MACHINE, NODE, POWER
 from swarm_iac.solver.snapshot.scopes import ceiling_of, paths_of, scopes_of
+from swarm_iac.solver.snapshot.site_links import with_links
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Over, Snapshot, WorkloadRequest, of_model
 from swarm_iac.solver.snapshot.suitability import may_stay, open_to
 from swarm_iac.solver.snapshot.tasks import classify
@@ -77,6 +78,7 @@ def snapshot_of(stack: Stack, last: Placement, today: datetime.date | None = Non
         ended=ended,
         models=models,
     )
+    snapshot = with_links(snapshot) if stack.sites else snapshot
     return replace(snapshot, seats=_seats(snapshot)) if snapshot.local and running else snapshot
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.gpus.links import Groups
 from swarm_iac.model.gpus.mig import Profile, profiles_of
-from swarm_iac.model.place.groups import AWAY_FROM, LEVELS, Group, Level
+from swarm_iac.model.place.groups import AWAY_FROM, LEVELS, SITE_LINKS, Group, Level
 from swarm_iac.model.place.taints import Taint
 from swarm_iac.model.place.where import Where
 from swarm_iac.model.placement import Allocation
@@ -95,6 +95,7 @@ class WorkloadRequest:
     #: By GPU model that somebody of its chain has a limit on: the scopes that count its replicas on nodes with that model, each
     #: with the place in `chain` of whose limit it is.
     models: tuple[tuple[str, tuple[tuple[int, str], ...]], ...] = ()
+    between: int = 0  # what the members of a gang send each other, where a link between sites may carry too little [bit/s]
     #: Of `need` and `usage` what is not 0, with its place: most of it is, and they are gone through most often.
     needs: tuple[tuple[int, int], ...] = field(init=False, compare=False, repr=False)
     uses: tuple[tuple[int, int], ...] = field(init=False, compare=False, repr=False)
@@ -108,7 +109,8 @@ class WorkloadRequest:
         object.__setattr__(self, "needs", _some(self.need))
         object.__setattr__(self, "uses", _some(self.usage))
         named = tuple(Group(AWAY_FROM, level, names) for level, names in self.foes)
-        object.__setattr__(self, "groups", (*self.place.groups, *named))
+        joined = (Group(SITE_LINKS, "site"),) if self.between else ()
+        object.__setattr__(self, "groups", (*self.place.groups, *named, *joined))
         object.__setattr__(self, "select", tuple(sorted(self.place.select.items())))
         object.__setattr__(self, "chain", self.chain or (of_user(self.user), CLUSTER))
         cut = (self.profile, self.share) if self.profile else ("", 0)
@@ -138,6 +140,11 @@ class WorkloadRequest:
     def near(self) -> Level | None:
         """Of which groups are its replicas to be in few?"""
         return self.place.near if self.members > 1 else None
+
+    @property
+    def gathers(self) -> Level | None:
+        """Of which groups few are tried first: those of `near`, or sites whose links may carry too little."""
+        return self.near or ("site" if self.between else None)
 
     @property
     def by_rack(self) -> bool:
@@ -270,6 +277,8 @@ class Snapshot:
     seats: dict[str, tuple[Allocation, ...]] = field(default_factory=dict)
     #: What teams are due; None where GPUs are not shared by teams.
     shares: Entitlements | None = None
+    #: The links between sites that may carry too little. [bit/s]
+    links: dict[tuple[str, str], int] = field(default_factory=dict)
     #: Pairs of a workload and a node where a new replica came out split that must not be: none goes there any more.
     barred: frozenset[tuple[str, str]] = frozenset()
 
@@ -325,6 +334,11 @@ class Snapshot:
     def evened(self) -> tuple[str, ...]:
         """The workloads with `balance`."""
         return tuple(name for name, request in self.requests.items() if request.even)
+
+    @functools.cached_property
+    def sending(self) -> tuple[str, ...]:
+        """The gangs that links between sites count."""
+        return tuple(name for name, request in self.requests.items() if request.between)
 
     @functools.cached_property
     def hindering(self) -> dict[tuple[object, ...], dict[str, frozenset[str]]]:
@@ -394,6 +408,7 @@ class Snapshot:
                     one.links,
                     one.mig,
                     one.tainted,
+                    one.site if self.links else None,
                     *(one.labels.get(key) for key in sorted(labels)),
                 ),
                 len(known),

@@ -14,6 +14,7 @@ from swarm_iac.model.service.variants import at
 from swarm_iac.model.stack import DEPTH, Stack
 from swarm_iac.model.workload import LONGEST, Time, Workload
 from swarm_iac.stackfile.checks.gpu_models import model_problems
+from swarm_iac.stackfile.checks.joined_sites import link_problems
 from swarm_iac.stackfile.checks.machine_limits import huge_page_problems, power_problems
 from swarm_iac.stackfile.checks.needs import needs_problems
 from swarm_iac.stackfile.checks.scaling import scaling_problems
@@ -38,6 +39,7 @@ def check(stack: Stack, shape: StackFile, source: Source, touched: frozenset[tup
     checker.labels_of_nodes()
     checker.add(huge_page_problems(stack))
     checker.add(power_problems(stack, checker.sections))
+    checker.add(link_problems(stack, checker.sections))
     checker.add(model_problems(stack, checker.sections))
     for name, workload in stack.workloads.items():
         checker.workload(name, workload)

@@ -22,6 +22,7 @@ from swarm_iac.stackfile.reading.compose import compose
 from swarm_iac.stackfile.reading.messages import problems
 from swarm_iac.stackfile.reading.source import Document
 from swarm_iac.stackfile.reading.text import decode
+from swarm_iac.units import BitsPerSecond
 
 W = TypeVar("W", bound=Waiting)
 #: Of so many workloads that wait the reasons are kept.
@@ -118,6 +119,7 @@ def problem_of(stack: Stack, today: datetime.date) -> dict[str, str]:
         for name, rack in stack.racks.items()
         for key, value in rack.model_dump(mode="json", exclude_none=True).items()
     }
+    racks |= {f"sites.{one}.links.{other}": str(BitsPerSecond(rate)) for (one, other), rate in stack.site_links.items()}
     stop = sorted(name for name, one in stack.workloads.items() if one.on_grow == "stop")
     firm = sorted(name for name, one in stack.workloads.items() if not one.movable)
     return {
@@ -166,7 +168,7 @@ def pending_again(placement: Placement, proof: Proof | None, problem: dict[str, 
 def _named(part: str, before: str | None, after: str | None) -> str:
     """A part of a problem in words: `nodes`, or `racks.r1.power (6 kW → 9 kW)`. A proof may say anything, of any length."""
     part, before, after = (one[:_LONG] if one else "none" for one in (part, before, after))
-    return f"{part} ({before} → {after})" if part.startswith("racks.") else part
+    return f"{part} ({before} → {after})" if part.startswith(("racks.", "sites.")) else part
 
 
 def _few(names: list[str]) -> list[str]:

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from swarm_iac.model.base import Moment, Name, Value, with_former
 from swarm_iac.model.gpus.past_use import PastUse
 from swarm_iac.model.gpus.worth import Worth
-from swarm_iac.model.hardware import Hardware, Model, Rack
+from swarm_iac.model.hardware import Hardware, Model, Rack, Site
 from swarm_iac.model.place.taints import TaintField
 from swarm_iac.model.service.power_saving import PowerSaving
 from swarm_iac.model.settings import Tuning
@@ -63,6 +63,7 @@ class StackFile(Value):
     tuning: dict[Name, Tuning] = Field(default={}, description="Named settings that nodes can ask for.")
     hardware: dict[Name, Hardware] = Field(default={}, description="Named machine shapes.")
     racks: dict[Name, Rack] = Field(default={}, description="Racks by name.")
+    sites: dict[Name, Site] = Field(default={}, description="Sites by name, and the links between them.")
     power_saving: dict[Name, PowerSaving] = Field(
         default={}, description="When idle nodes may be powered off, by name. See docs/autopilot.md."
     )

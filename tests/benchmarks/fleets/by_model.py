@@ -48,7 +48,7 @@ def holding(stack: Stack, ones: list[Allocation], who: str, model: str, day: dat
 def leaves(stack: Stack, ones: list[Allocation], workload: str, node: str, day: datetime.date) -> bool:
     """Do the limits leave one more replica of a workload on the node, beside all that stands?"""
     request, model = stack.workloads[workload], stack.hardware_of(node).gpus.model
-    need = request.each.gpus.count * int(request.each.gpus.share)
+    need = request.each.gpus.count * request.each.gpus.part
     for who, limits in ceilings(stack, request.user, day) if need and model else ():
         if model in limits and held(holding(stack, ones, who, str(model), day)) + need > limits[str(model)]:
             return False
@@ -78,6 +78,6 @@ def broken(
             there = stack.hardware_of(a.node).gpus.model if a.node in stack.nodes else None
             if there == model and a.workload in now and a.user in (None, stack.workloads[a.workload].user):
                 each = stack.workloads[a.workload].each.gpus
-                ran[a.workload] += min(held([a]), each.count * int(each.share))
+                ran[a.workload] += min(held([a]), each.count * each.part)
         if any(now[name] > ran[name] for name in now):
             yield f"{who} holds {held(ones)} on {model}, and may hold {limit}", frozenset(a.name for a in ones)

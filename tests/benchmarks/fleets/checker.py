@@ -146,8 +146,22 @@ def broken(stack: Stack, placement: Placement, last: Placement, today: datetime.
     found += user_ceilings(stack, known, last, today)
     found += [Finding("gpus by model", text, names) for text, names in by_model.broken(stack, known, last, today)]
     found += [Finding("balance", text, names) for text, names in balance.broken(stack, known, last)]
+    found += [Finding("site links", text) for text in crossing(stack, known)]
     found += gangs(stack, [a for a in placement.allocations if a.workload in stack.workloads])
     return found
+
+
+def crossing(stack: Stack, allocations: list[Allocation]) -> Iterator[str]:
+    """Links between sites that carry less than members of gangs send over them: the fewer of two sides get it from the others."""
+    for name, site in stack.sites.items():
+        for other, rate in site.links.items():
+            sent = 0
+            for gang, workload in stack.workloads.items():
+                ends = [stack.nodes[a.node].site for a in allocations if a.workload == gang and not a.ended]
+                if workload.gang is not None:
+                    sent += int(workload.network.between or 0) * min(ends.count(name), ends.count(other))
+            if sent > int(rate):
+                yield f"{sent} bit/s between {name} and {other}, and the link carries {int(rate)}"
 
 
 def still_asked(stack: Stack, last: Placement) -> dict[str, Allocation]:

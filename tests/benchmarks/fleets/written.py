@@ -85,7 +85,7 @@ class Drawn:
 def text_of(data: Data) -> str:
     """The stack file's text."""
     lines = [f"fleet: {data['fleet']}"]
-    for section in ("teams", "limits", "tuning", "hardware", "racks", "prices", "nodes", "workloads"):
+    for section in ("teams", "limits", "tuning", "hardware", "racks", "sites", "prices", "nodes", "workloads"):
         entries = data.get(section) or {}
         if entries:
             lines.append(f"{section}:")

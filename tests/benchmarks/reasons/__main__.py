@@ -28,6 +28,7 @@ from typing import Any
 from swarm_iac.errors import StackFileError
 from swarm_iac.model.placement import Placement
 from tests.benchmarks.fleets.case import Case, read, save
+from tests.benchmarks.fleets.draw_links import with_links
 from tests.benchmarks.fleets.draw_workloads import filled
 from tests.benchmarks.fleets.run import _next
 from tests.benchmarks.fleets.written import text_of
@@ -36,10 +37,13 @@ from tests.benchmarks.reasons.tried import Decided
 Row = dict[str, Any]
 
 
-def decisions(seed: int, machines: tuple[int, int], changes: int, folder: Path | None = None) -> Iterator[Row]:
+def decisions(
+    seed: int, machines: tuple[int, int], changes: int, folder: Path | None = None, *, links: bool = False
+) -> Iterator[Row]:
     """One row for each decision of a fleet: from nothing, and after each edit."""
     count = random.Random(f"machines {seed}").randint(*machines)
     drawn, last, before = filled(seed, count), Placement(), None
+    drawn = with_links(drawn, seed) if links else drawn
     for number in range(changes + 1):
         label: Row = {"seed": seed, "edit": number, "what": "from nothing"}
         try:

@@ -11,7 +11,7 @@ from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Workload
-from tests.benchmarks.fleets import balance
+from tests.benchmarks.fleets import balance, by_model
 from tests.benchmarks.fleets.checker import parts, place, size, untolerated
 from tests.benchmarks.fleets.free import Free
 
@@ -68,6 +68,10 @@ def _unsuited(stack: Stack, name: str, node: str) -> Iterator[str]:
         yield "have another GPU model"
     if request.count and int(request.memory or 0) > int(hardware.gpu_memory if hardware.gpus.count else 0):
         yield "have smaller GPUs"
+    if request.profile and (
+        request.profile not in hardware.profiles or hardware.profiles[request.profile].part != request.part
+    ):
+        yield "have other MIG profiles" if hardware.mig else "have GPUs that may not be cut"
     if workload.place.numa and not any(on_one(workload, hardware, part) for part in _parts(hardware)):
         yield "have NUMA nodes that are too small"
     if one.state != "ready":
@@ -77,7 +81,10 @@ def _unsuited(stack: Stack, name: str, node: str) -> Iterator[str]:
 def _short(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
     workload, hardware = stack.workloads[name], stack.hardware_of(node)
     gpus, cores, *needs = size(workload)
-    if (
+    if workload.each.gpus.profile:
+        if _instances(stack, free, workload, node) < workload.each.gpus.count:
+            yield "lack GPUs"
+    elif (
         sum(free.cards[node][g] + workload.each.gpus.share <= 1000 for g in range(hardware.gpus.count))
         < workload.each.gpus.count
     ):
@@ -93,6 +100,23 @@ def _short(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
     if any(need and need > rest for need, rest in zip((gpus, *needs, 1), left[5:], strict=True)):
         yield "lack capacity under limits.node"
     yield from _rack(stack, free, name, node)
+
+
+def _instances(stack: Stack, free: Free, workload: Workload, node: str) -> int:
+    """How many more MIG instances of its profile the cards of a node hold, beside those that lie there."""
+    hardware, name = stack.hardware_of(node), workload.each.gpus.profile
+    if name not in hardware.profiles:
+        return workload.each.gpus.count  # another thing is told of it
+    profile, found = hardware.profiles[name], 0
+    devices = [one for ones in free.stands.values() for a in ones if a.node == node for one in a.gpus]
+    for card in range(hardware.gpus.count):
+        taken = {at for one in devices if one.index == card for at in one.slices}
+        for start in profile.starts:
+            spot = set(range(start, start + profile.size))
+            if not spot & taken:
+                taken |= spot
+                found += 1
+    return found
 
 
 def _rack(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
@@ -121,6 +145,8 @@ def _shape(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
     if where.apart and any(free.near(name, node)):
         yield "are too near to another workload with `apart`"
     workload = stack.workloads[name]
+    if not by_model.leaves(stack, [a for ones in free.stands.values() for a in ones], name, node, free.today):
+        yield "have a GPU model whose limit is used up"
     if where.numa and any(size(workload)[:2]) and free.devices(workload, node) is None:
         yield "have it free only over several NUMA nodes"
     if where.within and any(place(stack, a.node, where.within) != place(stack, node, where.within) for a in others):

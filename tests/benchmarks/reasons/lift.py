@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from swarm_iac.model.hardware import Hardware
+from swarm_iac.model.device import WHOLE
+from swarm_iac.model.gpus.mig import MODELS, part_of
+from swarm_iac.model.hardware import Gpus, Hardware
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Ceiling, Node, Stack
 from swarm_iac.model.workload import Replicas, Workload
-from swarm_iac.units import BitsPerSecond, Bytes, Cpus, Watts
+from swarm_iac.units import BitsPerSecond, Bytes, Cpus, GpuCount, Watts
 
 FOR_EVER = datetime.date(9999, 1, 1)
 _HARDWARE = {
@@ -51,6 +53,8 @@ def _machines(stack: Stack, name: str, rule: str) -> Stack | None:
         return _roomier(stack, "gpus", request.each.gpus.count * request.members)
     if rule in _HARDWARE:
         return _roomier(stack, _HARDWARE[rule], 1000 * 10**15)
+    if rule == "links_carry_gangs":
+        return stack.model_copy(update={"sites": {}})
     if rule in _RACK:
         racks = {key: rack.model_copy(update={_RACK[rule]: None}) for key, rack in stack.racks.items()}
         return stack.model_copy(update={"racks": racks})
@@ -81,12 +85,30 @@ def _request(stack: Stack, name: str, rule: str) -> Stack | None:
     if rule in _PLACE:
         return with_workload(stack, name, {"place": request.place.model_copy(update=_PLACE[rule])})
     if rule in _GPUS:
-        gpus = request.each.gpus.model_copy(update={_GPUS[rule]: None})
+        gpus = request.each.gpus
+        gpus = gpus.model_copy(update={_GPUS[rule]: _having(gpus) if gpus.profile and _GPUS[rule] == "model" else None})
         return with_workload(stack, name, {"each": request.each.model_copy(update={"gpus": gpus})})
+    if rule == "mig_profile_exists":
+        return with_workload(stack, name, {"each": request.each.model_copy(update={"gpus": _uncut(request.each.gpus)})})
     if rule == "gang_is_whole_or_absent":
         members = request.gang or request.members
         return with_workload(stack, name, {"gang": None, "replicas": Replicas(least=members, most=members)})
     return with_workload(stack, name, {"priority": "high"}) if rule == "equals_are_not_stopped" else None
+
+
+def _having(gpus: Gpus) -> str:
+    """All models that have a MIG profile as large: an instance without a model is one of any of their cards."""
+    return "|".join(model for model in sorted(MODELS) if part_of(model, gpus.profile) == gpus.part)
+
+
+def _uncut(gpus: Gpus) -> Gpus:
+    """As much of GPUs that nobody has to cut for it: a part of one, or whole ones."""
+    count, rest = divmod(gpus.milli, WHOLE)
+    model = None if gpus.model == _having(gpus) else gpus.model
+    share = WHOLE if count else rest
+    return gpus.model_copy(
+        update={"profile": "", "model": model, "count": count + bool(count and rest) or 1, "share": GpuCount(share)}
+    )
 
 
 def _effort(stack: Stack, rule: str) -> Stack | None:
@@ -99,7 +121,7 @@ _SENTENCES = {
     r"of vCPUs placed on": "vcpus_fit_node", r"pins CPU|is pinned by": "cores_fit_node", r"of memory placed on": "memory_fits_node",
     r"of storage placed on": "storage_fits_node", r"of bandwidth (?:in|out) placed on": "egress_fits_nic",
     r"holds GPU|is held by": "gpus_fit_node", r"its uplink carries": "egress_fits_uplink",
-    r"its budget is": "power_stays_under_rack_budget", r"asks for GPUs of": "gpu_memory_suffices",
+    r"and the link carries": "links_carry_gangs", r"its budget is": "power_stays_under_rack_budget", r"asks for GPUs of": "gpu_memory_suffices",
     r"asks for \S+: ": "selector_matches", r"asks for \S+, and": "gpu_model_matches", r"to be spread": "spread_keeps_apart",
     r"does not tolerate|whose taint": "taints_are_tolerated", r"it is to be on one": "single_fits_numa_node", r"to stay within one": "within_keeps_together",
     r"may have \d+ on one node": "per_node_holds",

@@ -14,7 +14,8 @@ from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.plan.show.causes import why_moved, why_stopped
 from swarm_iac.solver import solve, solve_keeping
 from swarm_iac.solver.explain.move_causes import moved_for
-from tests.benchmarks.fleets.checker import size_of, wanted
+from swarm_iac.units import BitsPerSecond, Watts
+from tests.benchmarks.fleets.checker import around, size_of, wanted
 from tests.benchmarks.fleets.free import Free
 from tests.benchmarks.reasons.counts import counted, told
 from tests.benchmarks.reasons.lift import given_up, lifted, only, opened, put_workload, with_node
@@ -29,7 +30,7 @@ _CODES = (
     ("Topology", r"single_fits_numa_node"),
     (
         "Resources",
-        r".*_fits?_(node|nic|uplink)|node_stays_under_limits|power_stays_under_rack_budget|equals_are_not_stopped|keeps_its_devices",
+        r".*_fits?_(node|nic|uplink)|node_stays_under_limits|links_carry_gangs|power_stays_under_rack_budget|equals_are_not_stopped|keeps_its_devices",
     ),
     ("ReqNodeNotAvail", r"node_is_ready"),
     ("Taints", r"taints_are_tolerated"),
@@ -82,13 +83,17 @@ class Decided:
         if not one.reasons:
             yield Said(f"{kind}: no reason", one.workload, "", held=False)
         for i, reason in enumerate(one.reasons):
-            if not reason.besides:
+            if reason.rule == "share":
+                yield Said(f"{kind}: share", one.workload, reason.text, self._shared(kind, one, reason.text))
+            elif not reason.besides:
                 those = [reason, *itertools.takewhile(lambda other: other.besides == "one", one.reasons[i + 1 :])]
                 those += [other for other in one.reasons if other.besides == "each"]
                 held = bool(reason.text) and self._gains(kind, one.workload, those)
                 yield Said(f"{kind}: {reason.rule}", one.workload, " + ".join(each.text for each in those), held)
             if "the most that is free" in reason.text:
                 yield Said(f"{kind}: what is free", one.workload, reason.text, self._free(kind, one.workload, reason))
+            if "more of its rack's" in reason.text:
+                yield Said(f"{kind}: what a rack has left", one.workload, reason.text, self._left(kind, one.workload, reason))
         rules = [reason.rule for reason in one.reasons if not reason.besides]
         code = next((code for code, those in _CODES if any(re.fullmatch(those, rule) for rule in rules)), "")
         yield Said(f"{kind}: code", one.workload, f"{one.code} for {', '.join(rules)}", one.code == code)
@@ -143,12 +148,57 @@ class Decided:
         no_lower = any(PRIORITIES[one.priority] >= mine for one in stopped)
         return not no_lower and sum(one.workload == workload for one in found.values()) > had
 
+    def _shared(self, kind: str, one: Waiting, text: str) -> bool:
+        """Does its team hold so much, and would there be a GPU for one more if no other team held any? All else is given up."""
+        stack, placement = self._snapshot(kind, one.workload)
+        match = re.match(r"team (\S+)(?: itself)? holds (\S+) GPUs?( by `worth`)?", text)
+        mine = stack.workloads[one.workload]
+        if match is None:
+            return False
+        team = around(stack, mine.user)[0]
+        ones = [
+            a for a in placement.allocations if PRIORITIES[stack.workloads[a.workload].priority] >= PRIORITIES[mine.priority]
+        ]
+        held = sum(gpu.part for a in ones if match[1] in around(stack, stack.workloads[a.workload].user) for gpu in a.gpus)
+        plain = match[3] or match[1] not in stack.teams or held == round(1000 * float(match[2]))
+        others = {
+            name for name, each in stack.workloads.items() if each.each.gpus.count and around(stack, each.user)[:1] != [team]
+        }
+        stack = _all(stack, one.workload, [each for each in one.reasons if each.rule not in ("share", "gpus_fit_node")])
+        kept = {name: each for name, each in stack.workloads.items() if name not in others}
+        names = {name for name in self.names if name.rpartition("-")[0] not in others}
+        stack = stack.model_copy(update={"workloads": kept, "solve": stack.solve.model_copy(update={"moves": 0})})
+        last = Placement(allocations=tuple(a for a in placement.allocations if a.workload not in others))
+        stack, last, _ = only(stack, names, last, one.workload)
+        found = solve(stack, last, today=self.today, reasons=False).placement
+        count, had = (sum(a.workload == one.workload for a in each.allocations) for each in (found, last))
+        return bool(plain) and count > had
+
+    def _left(self, kind: str, workload: str, reason: Reason) -> bool:
+        """Has the rack so much left, and is that too little for one; of a gang, for all?"""
+        stack, placement = self._snapshot(kind, workload)
+        match = re.search(
+            r"needs (\S+ \S+) more of its rack's (uplink|power).* left is (\S+ \S+) in (\S+?)(?:,|$)", reason.text
+        )
+        if match is None:
+            return False
+        mine = PRIORITIES[stack.workloads[workload].priority]
+        ones = [
+            a for a in placement.allocations
+            if "lower priority" not in reason.text or PRIORITIES[stack.workloads[a.workload].priority] >= mine
+        ]  # fmt: skip
+        unit = Watts if match[2] == "power" else BitsPerSecond
+        lefts = Free(stack, self.today, ones).racks[match[4]]
+        lefts = lefts[2:] if match[2] == "power" else lefts[:2]
+        need, left = unit.parse(match[1]), unit.parse(match[3])
+        return (need > left or "for each of" in reason.text) and left in [max(0, each) for each in lefts]
+
     def _free(self, kind: str, workload: str, reason: Reason) -> bool:
         """Is so much free there, and nowhere more where the rest of what it needs is?"""
         stack, placement = self._snapshot(kind, workload)
         match = re.search(r"the most that is free (?:of one )?is (none|\S+(?: \S+)?) ?(?:on (\S+?))?(?:[;,]|$)", reason.text)
         if match is None:
-            return False
+            return bool(stack.workloads[workload].each.gpus.profile)  # of a card: `counts` has no positions
         mine = PRIORITIES[stack.workloads[workload].priority]
         ones = [
             a for a in placement.allocations

@@ -7,7 +7,7 @@ from functools import partial
 
 from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.solver.exact.fleet_model import FleetModel
-from swarm_iac.solver.exact.rules import alike, ceilings, evenness, gpu_parts, mig, node, numa, rack, workload
+from swarm_iac.solver.exact.rules import alike, ceilings, evenness, gpu_parts, mig, node, numa, rack, sites, workload
 from swarm_iac.solver.snapshot.layout import GPUS, MEMORY, NODE, RACK
 
 Rule = Callable[[FleetModel], None]
@@ -34,6 +34,7 @@ RULES: tuple[Rule, ...] = (
     evenness.balance_holds,
     *_on_nodes(),
     *(partial(rack.rack_budget_holds, budget=budget) for budget in RACK),
+    sites.links_carry_gangs,
     ceilings.ceilings_hold,
     ceilings.models_stay_under_limits,
     alike.first_of_alike_holds_most,
