@@ -62,7 +62,7 @@ def beside_it(
     bounds: Bounds,
     stop: Callable[[], bool],
 ) -> Bounds:
-    """`bounds`, found beside `before`, for `counts`: by relaxation alone from the first priority on of which a workload has less.
+    """`bounds`, found beside `before`, for `counts`: by relaxation alone from the first priority on that lost replicas.
 
     A bound on what a priority could hold of its own is of all placements in which those above it, and those of it that run,
     have what they had: it holds as long as each has no less.
