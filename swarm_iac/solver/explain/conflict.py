@@ -102,8 +102,8 @@ def besides(ruled: Ruled, core: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
 
 
 def _rest(capacity: FreeCapacity, request: WorkloadRequest, gone: Set[str]) -> tuple[tuple[str, ...], Set[str]]:
-    """With the rules `gone` given up: the fewest others that have to go with them for a place to be there, as they are told
-    (each once) and as they are.
+    """With the rules `gone` given up: the fewest others that have to go with them for a place to be there: each named once,
+    and all of them.
     """
     if request.gang:
         forbid, on = _forbid(Ruled(capacity, request)), set[str]()
