@@ -199,7 +199,7 @@ class _Talk:
     def _ask(self, first: bytes) -> None:
         self.say(json.dumps(dict(self.request)), first)
         self.answer = self._read()
-        if not self.answered:
+        if not self.answered and self.process:
             with contextlib.suppress(subprocess.TimeoutExpired):  # its status says whether the program is there
                 self.process.wait(1)
 

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import string
-from typing import Any, Dict, FrozenSet, Iterable
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping
 
 from .run import Context, NodeError
 
@@ -112,6 +112,11 @@ def exactly(context: Context, unit: str) -> Dict[str, Any]:
     return {name: value["data"] for name, value in answer["data"][0].items()}
 
 
+def drop_ins(shown: Mapping[str, str], unit: str) -> List[str]:
+    """Files that somebody hung on this unit alone."""
+    return [path for path in shown.get("DropInPaths", "").split() if os.path.basename(os.path.dirname(path)) == unit + ".d"]
+
+
 def settle(context: Context, unit: str, *, force: bool = False) -> Dict[str, str]:
     """Make systemd hold `unit` as our file says: drop-ins made by hand go, and it is read again when it differs.
 
@@ -120,8 +125,7 @@ def settle(context: Context, unit: str, *, force: bool = False) -> Dict[str, str
     if context.check:
         return {}
     shown = show(context, unit)
-    own = [path for path in shown.get("DropInPaths", "").split() if os.path.basename(os.path.dirname(path)) == unit + ".d"]
-    gone = [context.remove(path) for path in own]
+    gone = [context.remove(path) for path in drop_ins(shown, unit)]
     # A slice that was used before it had a file is loaded without one, and systemd sees no need to look for it.
     elsewhere = shown.get("LoadState") == "loaded" and shown.get("FragmentPath") != f"{UNITS}/{unit}"
     if force or any(gone) or elsewhere or shown.get("NeedDaemonReload") == "yes":
