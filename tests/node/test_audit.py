@@ -62,8 +62,13 @@ def test_moves_are_what_the_lender_told_the_journal(machine: Path, monkeypatch: 
         entry("[" * 99_999), entry(json.dumps({**move, "numa": "x" * 20_000})), entry(json.dumps(move), at="soon"), '{"MESSAGE',
         "7", entry(json.dumps({**move, "t": 1})),
     ]  # fmt: skip
-    asked = []
-    monkeypatch.setattr(Context, "run", lambda self, argv, **_: asked.append(argv) or "\n".join(lines))
+    asked: list[list[str]] = []
+
+    def told(self: Context, argv: list[str], **_: Any) -> str:
+        asked.append(argv)
+        return "\n".join(lines)
+
+    monkeypatch.setattr(Context, "run", told)
     found = audit.moves(Context(None, check=True), 7)
     assert found == [{**move, "t": 1795696779.0}] * 2, "and the journal says when"
     assert asked[0][:5] == ["journalctl", "_SYSTEMD_UNIT=swarm-lender.service", "_UID=0", "-n", "7"]

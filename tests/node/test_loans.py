@@ -531,12 +531,13 @@ def test_one_that_is_about_to_be_started_again_is_waited_for(machine: Machine, m
 def test_what_is_hung_on_the_lender_by_hand_is_drift_and_goes(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """With `ExecStart=` of its own it would move nothing, or something else, and look well."""
     pair(machine, 20, 20)
-    here, done = context(machine), []
+    here = context(machine)
+    done: list[str] = []
     hung = Path(machine.root, *systemd.UNITS.split("/")[1:], f"{lender.UNIT}.d", "override.conf")
     shown = {"ActiveState": "active", "NeedDaemonReload": "no", "DropInPaths": ""}
     monkeypatch.setattr(systemd, "show", lambda *_: shown)
     monkeypatch.setattr(systemd, "start", lambda context, unit: done.append("start"))
-    monkeypatch.setattr(Context, "act", lambda self, argv, **_: done.append(argv[1]) or "")
+    monkeypatch.setattr(Context, "act", lambda self, argv, **_: done.append(argv[1]))
     loans.serve(here)
     assert loans._served(here) and not loans.serve(here)
     shown["DropInPaths"] = "/etc/systemd/system/service.d/everyones.conf"
