@@ -75,10 +75,10 @@ def first_of(fleet: Fleet, names: set[str]) -> tuple[float, float]:
     return min(found)
 
 
-def decided(fleet: Fleet, words: str) -> float:
-    """When the autopilot decided that. [s since 1970]"""
-    lines = (fleet.root / ".state" / "dev.live.log").read_text().splitlines()
-    return float(next(json.loads(line)["at"] for line in reversed(lines) if words in line))
+def decided(fleet: Fleet, before: int, after: int) -> float:
+    """When the autopilot decided that last. [s since 1970]"""
+    lines = map(json.loads, reversed((fleet.root / ".state" / "dev.live.log").read_text().splitlines()))
+    return float(next(one["at"] for one in lines if (one.get("before"), one.get("after")) == (before, after)))
 
 
 def fly(fleet: Fleet) -> Running:
@@ -98,7 +98,7 @@ def test_replicas_come_and_go_and_nobody_else_is_stopped(fleet: Fleet) -> None:
         rose = time.time()
         load(fleet, 60)
         print("2 → 6:", wait(lambda: len(talk(running(fleet))) == 6, 600), "s")
-        decision = decided(fleet, "2 → 6")
+        decision = decided(fleet, 2, 6)
         began, ran = first_of(fleet, talk(running(fleet)).keys() - before.keys())
         print(f"decision {decision - rose:.1f} s after the load; the first new replica begins {began - decision:.1f} s later, and "
               f"its own start takes {ran - began:.1f} s")  # fmt: skip
