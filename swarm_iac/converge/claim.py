@@ -37,6 +37,8 @@ from swarm_iac.run_options import NODE_TIMEOUT
 _COUNT, _TRIED = 4, 8
 #: How long the run that has the first node's claim may take to ask the others. [s]
 _AHEAD = 2.0
+#: A program that waits for its question for longer than this may end before it hears it. [s]
+_FRESH = 10.0
 #: A sign of life each so often; the node waits six times as long. [s]
 _ALIVE = 5.0
 #: The longest line of an answer. [bytes]
@@ -88,8 +90,12 @@ def claimed(
     """
     talks: list[_Talk] = []
     over = threading.Event()
+    waiting = [_Talk(node, *targets[node], ssh_config, timeout) for node in sorted(targets)[:_TRIED]]
+    begun = waiting[:_COUNT]
     try:
-        waiting = [_Talk(node, *targets[node], ssh_config, timeout) for node in sorted(targets)[:_TRIED]]
+        for talk in begun:  # so that the others' programs start while the first is asked
+            with contextlib.suppress(OSError, ValueError):
+                talk.open()
         while waiting and sum(talk.answered for talk in talks) < _COUNT:
             count = _COUNT - sum(talk.answered for talk in talks) if any(talk.answered for talk in talks) else 1
             some, waiting = waiting[:count], waiting[count:]
@@ -105,7 +111,7 @@ def claimed(
         yield
     finally:
         over.set()
-        _all(_Talk.end, talks, timeout)
+        _all(_Talk.end, {talk.node: talk for talk in (*begun, *talks)}.values(), timeout)
 
 
 def _decide(talks: list[_Talk]) -> list[str]:
@@ -152,6 +158,7 @@ class _Talk:
         self.timeout = timeout
         self.answer = _Answer()
         self.process: subprocess.Popen[bytes] | None = None
+        self.opened = 0.0
         self.lock = threading.Lock()
 
     @property
@@ -159,12 +166,19 @@ class _Talk:
         """Does it count?"""
         return self.answer.granted or bool(self.answer.why)
 
+    def open(self) -> None:
+        """Start the program there, which waits for what it is asked."""
+        self._start(ask.installed(self.address, self.ssh_config, "claim"))
+
     def begin(self) -> None:
         """Ask for it."""
-        self._ask(ask.installed(self.address, self.ssh_config, "claim"), b"")
+        if self.process is None or time.monotonic() - self.opened > _FRESH:
+            self.open()
+        self._ask(b"")
         if self.process and self.process.poll() == ask.ABSENT:
             program = archive()
-            self._ask(ask.sent(self.address, self.ssh_config, "claim", len(program)), program)
+            self._start(ask.sent(self.address, self.ssh_config, "claim", len(program)))
+            self._ask(program)
 
     def go(self) -> None:
         """Have the serial recorded. A node that cannot say so just now keeps its claim, and does not count."""
@@ -174,15 +188,18 @@ class _Talk:
         if answer.recorded:
             self.answer = _Answer(granted=True)
 
-    def _ask(self, words: tuple[str, ...], first: bytes) -> None:
+    def _start(self, words: tuple[str, ...]) -> None:
         self.end()
         # A session of its own: an interrupt at the terminal is for the command that asked, which ends us in its own way.
         self.process = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
         )
+        self.opened = time.monotonic()
+
+    def _ask(self, first: bytes) -> None:
         self.say(json.dumps(dict(self.request)), first)
         self.answer = self._read()
-        if not self.answered:
+        if not self.answered and self.process:
             with contextlib.suppress(subprocess.TimeoutExpired):  # its status says whether the program is there
                 self.process.wait(1)
 

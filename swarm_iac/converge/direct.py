@@ -32,7 +32,7 @@ def run(
     began: Mapping[str, float],
     outcomes: Outcomes,
 ) -> None:
-    """Ask every node at once, each for one verb after the other; what they answer goes to `outcomes`.
+    """Ask every node at once, each once for all of its steps; what they answer goes to `outcomes`.
 
     Never raises for a node.
     """
@@ -58,30 +58,39 @@ async def _node(
     began: Mapping[str, float],
     outcomes: Outcomes,
 ) -> None:
-    failed: list[str] = []
-    for verb in Verb:
-        asked = [step for step in steps if step.verb is verb]
-        if not asked:
-            continue
-        sent = {
-            "verb": verb.value,
-            "steps": [request(step, time.time() - began[step.id]) for step in asked],
-            "failed": failed,
-            "check": False,
-            "guard": {name: guard[name] for name in ("lineage", "serial", "run")} | {"fleet": desired.fleet},
-            "run": {name: guard.get(name, "") for name in ("who", "commit")},
-        }
-        try:
-            words = ask.installed(desired.address, ssh_config, "step")
-            code, out, err = await asyncio.wait_for(call(words, json.dumps(sent).encode()), limits[verb.value])
-            answer = decode(out) if code == 0 else None
-        except (OSError, ValueError, TimeoutError) as error:
-            outcomes.failed(desired.node, printable(str(error), 500) or f"no answer within {limits[verb.value]} s")
-            return
-        if not isinstance(answer, dict):
-            said = printable(err.decode(errors="replace")).strip().splitlines()
-            absent = "the node program is not installed there" if code == ask.ABSENT else f"exit status {code}"
-            outcomes.failed(desired.node, said[-1][:500] if said else absent)
-            return
-        outcomes.answered(desired.node, answer.get("results"))
-        failed += [step.id for step in asked if step.id not in outcomes.results or not outcomes.results[step.id].ok]
+    sent = {
+        "steps": [{"verb": step.verb.value, **request(step, time.time() - began[step.id])} for step in _in_turn(steps)],
+        "check": False,
+        "guard": {name: guard[name] for name in ("lineage", "serial", "run")} | {"fleet": desired.fleet},
+        "run": {name: guard.get(name, "") for name in ("who", "commit")},
+    }
+    most = sum(limits.values())
+    try:
+        words = ask.installed(desired.address, ssh_config, "step")
+        code, out, err = await asyncio.wait_for(call(words, json.dumps(sent).encode()), most)
+        answer = decode(out) if code == 0 else None
+    except (OSError, ValueError, TimeoutError) as error:
+        outcomes.failed(desired.node, printable(str(error), 500) or f"no answer within {most} s")
+        return
+    if not isinstance(answer, dict):
+        said = printable(err.decode(errors="replace")).strip().splitlines()
+        absent = "the node program is not installed there" if code == ask.ABSENT else f"exit status {code}"
+        outcomes.failed(desired.node, said[-1][:500] if said else absent)
+        return
+    outcomes.answered(desired.node, answer.get("results"))
+
+
+def _in_turn(steps: Iterable[Step]) -> list[Step]:
+    """One allocation after the other, so that the first runs before the next has its slice; who waits for health does so last.
+
+    A step comes after those that it waits for, where these are among them.
+    """
+    verbs = list(Verb)
+    left = sorted(steps, key=lambda step: (step.verb is Verb.HEALTH, step.allocation, verbs.index(step.verb)))
+    turn: list[Step] = []
+    while left:
+        waits = {step.id for step in left}
+        chosen = next((step for step in left if waits.isdisjoint(step.after)), left[0])
+        left.remove(chosen)
+        turn.append(chosen)
+    return turn

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ConfigDict, Field, ValidationError
 
 from swarm_iac.model.base import Value
+from swarm_iac.observe.moves import MemoryMove, newest, split
 from swarm_iac.observe.observe import each
 from swarm_iac.printable import printable, printable_all
 from swarm_iac.reach import ask
@@ -80,35 +81,51 @@ def _lines(node: str, reported: Any) -> tuple[list[dict[str, Any]], int]:
     return found, bad
 
 
-def history(
-    targets: Mapping[str, str], *, ssh_config: Path | None = None, timeout: float = 20, most: int = 200
-) -> tuple[list[PastRun], dict[str, str]]:
-    """Runs, newest first, and the nodes that could not be asked, with why. `most`: lines asked of each node."""
+@dataclass
+class Past:
+    """`runs` and `moves` of memory, newest first; `dark`: nodes of which not all is known → why."""
+
+    runs: list[PastRun]
+    moves: list[MemoryMove]
+    dark: dict[str, str]
+
+
+def history(targets: Mapping[str, str], *, ssh_config: Path | None = None, timeout: float = 20, most: int = 200) -> Past:
+    """What the nodes tell. `most`: lines of runs, and as many of moves, asked of each node."""
     return asyncio.run(_all(targets, ssh_config, timeout, most))
 
 
-async def _all(
-    targets: Mapping[str, str], ssh_config: Path | None, timeout: float, most: int
-) -> tuple[list[PastRun], dict[str, str]]:
+async def _all(targets: Mapping[str, str], ssh_config: Path | None, timeout: float, most: int) -> Past:
     answers = await each(
         targets,
         lambda node, address: _one(node, address, ssh_config, most),
-        lambda node, words: ([], printable(words, 500)),
+        lambda node, words: _Told(why=printable(words, 500)),
         timeout,
     )
-    lines = [line for found, _ in answers.values() for line in found]
-    return together(lines), {node: why for node, (_, why) in answers.items() if why}
+    lines = [line for told in answers.values() for line in told.lines]
+    moved = newest(one for told in answers.values() for one in told.moves)
+    return Past(together(lines), moved, {node: told.why for node, told in answers.items() if told.why})
 
 
-async def _one(node: str, address: str, ssh_config: Path | None, most: int) -> tuple[list[dict[str, Any]], str]:
-    """The lines of a node's audit log, and what is wrong with it; empty where nothing is."""
+@dataclass
+class _Told:
+    """Of one node: the lines of its audit log, its moves, and what is wrong with them; empty where nothing is."""
+
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    moves: list[MemoryMove] = field(default_factory=list)
+    why: str = ""
+
+
+async def _one(node: str, address: str, ssh_config: Path | None, most: int) -> _Told:
     code, out, err = await call(ask.installed(address, ssh_config, f"history {most}", program="current"), b"")
     if code == ask.ABSENT:
-        return [], ""
+        return _Told()
     if code:
-        return [], printable(err.decode(errors="replace").strip()[-300:]) or f"exit status {code}"
-    found, bad = _lines(node, decode(out))
-    return found, f"{bad} of the lines of its audit log cannot be read" if bad else ""
+        return _Told(why=printable(err.decode(errors="replace").strip()[-300:]) or f"exit status {code}")
+    rest, moves, wrong = split(node, decode(out))
+    found, bad = _lines(node, rest)
+    wrong += [f"{bad} of the lines of its audit log cannot be read"] if bad else []
+    return _Told(found, moves, "; ".join(wrong))
 
 
 def together(lines: list[dict[str, Any]]) -> list[PastRun]:

@@ -31,7 +31,7 @@ _EVERY = """Host *
   StrictHostKeyChecking yes
   BatchMode yes
   ControlMaster auto
-  ControlPersist 60s
+  ControlPersist 15m
   ControlPath "{sockets}/c-%p-%r"
   ConnectTimeout 5
   ServerAliveInterval 5

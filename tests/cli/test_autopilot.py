@@ -223,3 +223,27 @@ def test_terminated_it_ends_by_itself(fleet: Path) -> None:
     with dry_run(fleet) as process:
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
+
+
+VARIED = STACK.replace("each: {gpus: 1}", "each: {vcpus: 1}\n    variants: {bf16: {each: {gpus: 2}}, int8: {each: {gpus: 1}}}")
+TRAIN = "  train: {user: ada, kind: train, each: {gpus: %d}, run: {command: train}}\n"
+
+
+@pytest.mark.parametrize(("taken", "variant", "gpus", "live"), [(3, "bf16", 2, 0), (5, "int8", 1, 1)])
+def test_live_replicas_run_in_the_variant_of_the_lock_and_in_no_other(
+    root: Path, taken: int, variant: str, gpus: int, live: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the first case one card is free, in which int8 would fit: then one service would answer in two precisions."""
+    (root / "stacks" / "lab.yaml").write_text(VARIED + TRAIN % taken)
+    swarm(root, "solve", "--stack", "lab")
+    (root / "Pulumi.lab.yaml").write_text("")
+    (root / "load.json").write_text('{"chat": 240}')
+    text = (root / "stacks" / "lab.lock.yaml").read_text()
+    assert ("int8" in text) == (variant == "int8")
+    monkeypatch.setattr(loop.Autopilot, "_apply", lambda self, layer, stack: None)
+    one = pilot(root)
+    decided = one.once().decided[0]
+    grants = live_file.read(one.path, "lab", "lab").grants
+    assert [len(grant.allocation.gpus) for grant in grants] == [gpus] * live
+    assert decided.after == 2 + live and "find no place: nothing is moved for them" in decided.reason
+    assert (root / "stacks" / "lab.lock.yaml").read_text() == text

@@ -22,34 +22,37 @@ asked = json.load(sys.stdin)
 with (here / f"{node}.asked").open("a") as file:
     file.write(json.dumps([asked, sys.argv[-1]]) + "\\n")
 how = json.loads((here / f"{node}.json").read_text())
-one = how.get(asked["verb"], {})
-if "exit" in one:
-    print(one.get("says", ""), file=sys.stderr)
-    sys.exit(one["exit"])
-if "raw" in one:
-    sys.stdout.write(one["raw"] * one.get("times", 1))
-    sys.exit()
-results = []
+results, bad = [], set()
 for step in asked["steps"]:
-    failed = [name for name in step["after"] if name in asked["failed"]]
+    one = how.get(step["verb"], {})
+    if "exit" in one:
+        print(one.get("says", ""), file=sys.stderr)
+        sys.exit(one["exit"])
+    if "raw" in one:
+        sys.stdout.write(one["raw"] * one.get("times", 1))
+        sys.exit()
+    failed = bad.intersection(step["after"])
     base = {"id": step["id"], "ok": not failed, "changed": True, "skipped": bool(failed), "message": "", "changes": []}
     results.append({**base, **one.get("result", {})})
+    bad |= set() if results[-1]["ok"] else {step["id"]}
 json.dump({"results": results}, sys.stdout)
 """
 
 
-def step(node: str, verb: Verb, *after: str) -> Step:
-    return Step(id=f"{node}/{verb}/chat-2", node=node, verb=verb, allocation="chat-2", after=after)
+def step(node: str, verb: Verb, *after: str, of: str = "chat-2") -> Step:
+    return Step(id=f"{node}/{verb}/{of}", node=node, verb=verb, allocation=of, after=after)
 
 
-def chain(node: str) -> tuple[Step, ...]:
+def chain(node: str, of: str = "chat-2") -> tuple[Step, ...]:
     found: list[Step] = []
     for verb in (Verb.SLICE, Verb.START, Verb.HEALTH):
-        found.append(step(node, verb, *(one.id for one in found[-1:])))
+        found.append(step(node, verb, *(one.id for one in found[-1:]), of=of))
     return tuple(found)
 
 
-def run(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str = SSH, **nodes: dict[str, Any]) -> dict[str, StepResult]:
+def run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, script: str = SSH, more: tuple[Step, ...] = (), **nodes: dict[str, Any]
+) -> dict[str, StepResult]:
     ssh = folder / "ssh"
     ssh.write_text(script)
     ssh.chmod(ssh.stat().st_mode | stat.S_IXUSR)
@@ -57,7 +60,7 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str = SSH, **node
     for node, how in nodes.items():
         (folder / f"{node}.json").write_text(json.dumps(how))
     desired = {node: Desired(node=node, address=f"root@{node}", fleet="lab") for node in nodes}
-    steps = tuple(one for node in nodes for one in chain(node))
+    steps = (*(one for node in nodes for one in chain(node)), *more)
     return converge(Plan(steps=steps), desired, lineage="L", serial=7, run="r", who="ada", directly=True)
 
 
@@ -65,17 +68,37 @@ def asked(folder: Path, node: str) -> list[Any]:
     return [json.loads(line) for line in (folder / f"{node}.asked").read_text().splitlines()]
 
 
-def test_a_node_is_asked_for_one_verb_after_the_other_as_by_ansible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_is_asked_once_for_all_of_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = run(tmp_path, monkeypatch, a={}, b={})
     assert len(found) == 6 and all(one.ok and one.changed for one in found.values())
-    requests = [request for request, _ in asked(tmp_path, "a")]
-    assert [one["verb"] for one in requests] == ["slice", "start", "health"]
-    assert requests[0]["guard"] == {"fleet": "lab", "lineage": "L", "serial": 7, "run": "r"}
-    assert requests[0]["run"] == {"who": "ada", "commit": ""} and requests[0]["check"] is False
-    assert requests[1]["steps"][0] | {"waited": 0} == {
-        "id": "a/start/chat-2", "allocation": "chat-2", "want": {}, "after": ["a/slice/chat-2"], "waited": 0,
+    ((request, line),) = asked(tmp_path, "a")
+    assert [one["verb"] for one in request["steps"]] == ["slice", "start", "health"]
+    assert request["guard"] == {"fleet": "lab", "lineage": "L", "serial": 7, "run": "r"}
+    assert request["run"] == {"who": "ada", "commit": ""} and request["check"] is False
+    assert request["steps"][1] | {"waited": 0} == {
+        "verb": "start", "id": "a/start/chat-2", "allocation": "chat-2", "want": {}, "after": ["a/slice/chat-2"], "waited": 0,
     }  # fmt: skip
-    assert asked(tmp_path, "a")[0][1].endswith(" step")
+    assert line.endswith(" step")
+
+
+def test_the_first_replica_starts_before_the_next_has_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path, monkeypatch, more=(*chain("a", "chat-10"), *chain("a", "chat-3")), a={})
+    ((request, _),) = asked(tmp_path, "a")
+    turn = [one["id"].removeprefix("a/") for one in request["steps"]]
+    assert turn == [
+        *("slice/chat-10", "start/chat-10", "slice/chat-2", "start/chat-2", "slice/chat-3", "start/chat-3"),
+        *("health/chat-10", "health/chat-2", "health/chat-3"),
+    ]
+
+
+def test_a_step_comes_after_those_of_others_that_it_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = step("a", Verb.SLICE, "a/slice/chat-2", "n9/stop/x-0", of="any-0")
+    found = run(tmp_path, monkeypatch, more=(waits, step("a", Verb.START, waits.id, of="any-0")), a={})
+    ((request, _),) = asked(tmp_path, "a")
+    assert [one["id"].removeprefix("a/") for one in request["steps"]] == [
+        "slice/chat-2", "slice/any-0", "start/any-0", "start/chat-2", "health/chat-2"
+    ]  # fmt: skip
+    assert all(one.ok for one in found.values())
 
 
 def test_what_waits_for_a_failed_step_is_not_done_and_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,10 +108,12 @@ def test_what_waits_for_a_failed_step_is_not_done_and_others_go_on(tmp_path: Pat
 
 
 def test_a_step_that_is_pending_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = SSH.replace('one = how.get', 'how = {} if len(list(here.glob("*.asked"))) and (here / "again").exists() else how\n'
-                         'asked["verb"] == "health" and (here / "again").touch()\none = how.get')  # fmt: skip
+    script = SSH.replace(
+        "results, bad =", 'how = {} if (here / "again").exists() else how\n(here / "again").touch()\nresults, bad ='
+    )
     found = run(tmp_path, monkeypatch, script, a={"health": {"result": {"ok": True, "pending": True, "message": "starting"}}})
-    assert [request["verb"] for request, _ in asked(tmp_path, "a")] == ["slice", "start", "health", "health"]
+    verbs = [[one["verb"] for one in request["steps"]] for request, _ in asked(tmp_path, "a")]
+    assert verbs == [["slice", "start", "health"], ["health"]]
     assert all(one.ok and not one.pending for one in found.values())
 
 

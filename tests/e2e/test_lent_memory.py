@@ -91,6 +91,9 @@ def test_what_one_leaves_idle_another_gets_within_seconds(node: Node) -> None:
     (first, *_) = node.run("journalctl -u swarm-lender -o cat --no-pager | grep moved").splitlines()
     certificate = json.loads(first)
     assert certificate["held"] <= certificate["lent"] and certificate["guaranteed"].keys() == {"hungry-0", "quiet-0"}
+    told = json.loads(node.fleet.swarm("history", "--moves", "--json").ok().text)
+    assert {one["node"] for one in told} == {NODE} and certificate["moved"] in [one["moved"] for one in told]
+    assert "hungry-0" in node.fleet.swarm("history", "--moves").ok().text
 
 
 def test_it_is_live_and_no_drift_and_a_reload_of_systemd_changes_nothing(node: Node) -> None:

@@ -94,7 +94,7 @@ def test_an_observation_is_of_one_node_alone(asked: dict[str, str]) -> None:
 
 
 def test_a_history_is_of_one_node_alone(asked: dict[str, str]) -> None:
-    _, dark = history(asked, timeout=60)
+    dark = history(asked, timeout=60).dark
     assert {"deep", "deep-object", "nan", "infinite", "huge", "large", "flood", "words"} <= dark.keys()
 
 

@@ -174,6 +174,20 @@ def test_a_claim_ends_when_nothing_is_heard_of_its_run(machines: Machines, tmp_p
     process.stdout.close()
 
 
+def test_a_program_that_waited_too_long_for_its_question_is_started_anew(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All are started at once, and the first may take so long that the others' have ended meanwhile."""
+    machines.add("abcd")
+    slow = PROGRAM.replace("from swarm", "import time; time.sleep(3); from swarm", 1)
+    leaves = "import select, sys; select.select([0], [], [], 1)[0] or sys.exit(); " + PROGRAM.removeprefix("import sys; ")
+    machines.bad = {"a": slow, "b": leaves, "c": leaves, "d": leaves}
+    monkeypatch.setattr(claim, "_FRESH", 0.5)
+    with claimed(targets("abcd", "me")):
+        pass
+    assert [machines.serial(name) for name in "abcd"] == [5] * 4
+
+
 @pytest.mark.parametrize("names", ["abc", "abcd", "abcdefg"] if FULL else ["abcd"])
 @pytest.mark.parametrize("bad", [LIES, HANGS, "print('x' * 10**6)", "print('[' * 20000)"])
 def test_one_node_of_three_cannot_keep_the_others_from_changing(machines: Machines, names: str, bad: str) -> None:

@@ -67,6 +67,32 @@ def test_the_second_run_changes_nothing(tmp_path: Path) -> None:
     assert not second["ok"] and "same serial" in second["message"] and place.read_text() == "10"
 
 
+def test_of_a_direct_start_and_another_clones_up_only_the_first_acts(tmp_path: Path) -> None:
+    """Both take the next serial after that of one state: the direct start sends its steps in one call, `up` one verb at a time."""
+    place = tmp_path / "proc/sys/vm/swappiness"
+    place.parent.mkdir(parents=True)
+
+    def one(value: str) -> dict[str, Any]:
+        return {"id": "n/settings", "want": {"settings": {"sysctl": {"vm.swappiness": value}}}}
+
+    def direct(run: str, value: str) -> list[dict[str, Any]]:
+        steps = [{"verb": "settings", **one(value)}, {"verb": "settings", **one(value), "id": "n/settings/2"}]
+        return list(step.perform({"steps": steps, "guard": {**GUARD, "run": run}}, root=str(tmp_path))["results"])
+
+    def up(run: str, value: str) -> list[dict[str, Any]]:
+        asked = {"verb": "settings", "steps": [one(value)], "guard": {**GUARD, "run": run}}
+        return list(step.perform(asked, root=str(tmp_path))["results"])
+
+    for first, second in ((direct, up), (up, direct)):
+        for file in (tmp_path / "var/lib/swarm").glob("*"):
+            file.unlink()
+        place.write_text("60")
+        assert all(result["ok"] for result in first("aaaa", "10"))
+        refused = second("bbbb", "20")
+        assert all(not result["ok"] and "same serial" in result["message"] for result in refused)
+        assert place.read_text() == "10"
+
+
 def test_every_run_has_a_name_of_its_own(tmp_path: Path, nodes: Nodes) -> None:
     seen = tmp_path / "seen"
     nodes.program(f"""

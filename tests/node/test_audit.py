@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+from swarm_node.machine.run import Context, NodeError
 from swarm_node.program import step
 from swarm_node.records import audit
 
@@ -47,6 +50,34 @@ def test_the_file_never_grows_without_end_and_survives_a_cut_line(machine: Path,
     with file.open("a") as cut:
         cut.write('{"t": 17')
     assert audit.lines(str(machine))[-1]["serial"] == 5
+
+
+def test_moves_are_what_the_lender_told_the_journal(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def entry(message: Any, at: str = "1795696779000000") -> str:
+        return json.dumps({"MESSAGE": message, "__REALTIME_TIMESTAMP": at})
+
+    move = {"moved": {"a-0": [1, 2]}, "lent": 5, "held": 4}
+    lines = [
+        entry(json.dumps(move)), entry("systemctl daemon-reload: no answer"), entry([123, 34]), entry(None), entry('{"moved": 3}'),
+        entry("[" * 99_999), entry(json.dumps({**move, "numa": "x" * 20_000})), entry(json.dumps(move), at="soon"), '{"MESSAGE',
+        "7", entry(json.dumps({**move, "t": 1})),
+    ]  # fmt: skip
+    asked: list[list[str]] = []
+
+    def told(self: Context, argv: list[str], **_: Any) -> str:
+        asked.append(argv)
+        return "\n".join(lines)
+
+    monkeypatch.setattr(Context, "run", told)
+    found = audit.moves(Context(None, check=True), 7)
+    assert found == [{**move, "t": 1795696779.0}] * 2, "and the journal says when"
+    assert asked[0][:5] == ["journalctl", "_SYSTEMD_UNIT=swarm-lender.service", "_UID=0", "-n", "7"]
+
+    def hangs(self: Context, argv: list[str], **_: Any) -> str:
+        raise NodeError("journalctl: no answer within 10 s")
+
+    monkeypatch.setattr(Context, "run", hangs)
+    assert audit.moves(Context(None, check=True)) == [{"unread": "journalctl: no answer within 10 s"}]
 
 
 def test_runs_are_put_together_from_all_nodes() -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from swarm_node.concerns import devices, loans, slices
-from swarm_node.machine import systemd
+from swarm_node.machine import lender, systemd
 from swarm_node.machine.loan_sizes import Borrower, moves
 from swarm_node.machine.run import Context, NodeError
 from swarm_node.program import lend
@@ -220,17 +220,17 @@ def test_who_allocates_and_frees_does_not_keep_systemd_reading(machine: Machine)
 
 def test_a_node_that_was_given_back_or_whose_ledger_is_damaged_moves_nothing(machine: Machine) -> None:
     pair(machine, 140, 20)
-    lender, file = lend.Lender(str(machine.root)), Path(machine.root, *ledger.LEDGER.split("/")[1:])
+    one, file = lend.Lender(str(machine.root)), Path(machine.root, *ledger.LEDGER.split("/")[1:])
     text = file.read_text()
     file.write_text("{")
     with pytest.raises(NodeError):
-        lender.look(0.0)
+        one.look(0.0)
     file.unlink()
-    assert lender.look(1.0) == []
+    assert one.look(1.0) == []
     file.write_text(text.replace(str(150 * MIB), '"many"'))
-    assert lender.look(2.0) == []
+    assert one.look(2.0) == []
     file.write_text(text)
-    assert lender.look(3.0)
+    assert one.look(3.0)
 
 
 def test_a_trouble_that_stays_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -516,11 +516,75 @@ def test_one_that_is_about_to_be_started_again_is_waited_for(machine: Machine, m
     """A step that reads it in those two seconds would say that nothing moves its memory."""
     pair(machine, 20, 20)
     here, started = context(machine), []
-    states = iter(["active", "activating"])
-    monkeypatch.setattr(systemd, "show", lambda *_: {"ActiveState": next(states)})
+    shown = {"ActiveState": "inactive"}
+    monkeypatch.setattr(systemd, "show", lambda *_: shown)
     monkeypatch.setattr(systemd, "start", lambda context, unit: started.append(unit))
-    assert [loans.serve(here), loans.serve(here), loans.serve(here)] == [True, False, True]
-    assert started == [loans.LENDER] * 2
+
+    def served(state: str) -> bool:
+        shown["ActiveState"] = state
+        return loans.serve(here)
+
+    assert [served("inactive"), served("active"), served("activating")] == [True, False, True]
+    assert started == [lender.UNIT] * 2
+
+
+def test_what_is_hung_on_the_lender_by_hand_is_drift_and_goes(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `ExecStart=` of its own it would move nothing, or something else, and look well."""
+    pair(machine, 20, 20)
+    here = context(machine)
+    done: list[str] = []
+    hung = Path(machine.root, *systemd.UNITS.split("/")[1:], f"{lender.UNIT}.d", "override.conf")
+    shown = {"ActiveState": "active", "NeedDaemonReload": "no", "DropInPaths": ""}
+    monkeypatch.setattr(systemd, "show", lambda *_: shown)
+    monkeypatch.setattr(systemd, "start", lambda context, unit: done.append("start"))
+    monkeypatch.setattr(Context, "act", lambda self, argv, **_: done.append(argv[1]))
+    loans.serve(here)
+    assert loans._served(here) and not loans.serve(here)
+    shown["DropInPaths"] = "/etc/systemd/system/service.d/everyones.conf"
+    assert loans._served(here), "what hangs on all services is not ours"
+    hung.parent.mkdir()
+    hung.write_text("[Service]\nExecStart=\nExecStart=/bin/sleep infinity\n")
+    shown["DropInPaths"] = f"/etc/systemd/system/{lender.UNIT}.d/override.conf"
+    assert not loans._served(here)
+    done.clear()
+    assert loans.serve(here) and not hung.exists()
+    assert done == ["daemon-reload", "stop", "start"]
+    shown.update(DropInPaths="", NeedDaemonReload="yes")
+    assert not loans._served(here), "systemd holds another file"
+
+
+def test_a_damaged_record_keeps_no_other_from_moving_and_lends_nothing_of_its_own(machine: Machine) -> None:
+    """What it may have nobody knows: it may have lent something, or been lent."""
+    machine.budget = 450
+    pair(machine, 140, 20)
+    machine.add("third-0", 40, 150, 200, 20)
+    here = ledger.load(str(machine.root), check=False)
+    here.open = True
+    here.record("allocations", "third-0", "slice", value="torn")
+    (found,) = machine.look()
+    assert found["held"] <= found["lent"] == 300 * MIB and set(found["guaranteed"]) == {"hungry-0", "quiet-0"}
+    assert machine.limits()["hungry-0"] > 150 and machine.limits()["third-0"] == 150
+    # One that was lent something: what is its own among what the others leave is not theirs to take.
+    machine.poke(f"{loans.folder('quiet-0')}/memory.max", str(60 * MIB))
+    machine.poke(f"{loans.folder('hungry-0')}/memory.max", str(150 * MIB))
+    machine.uses("hungry-0", 140)
+    machine.poke(f"{loans.folder('third-0')}/memory.max", str(200 * MIB))
+    machine.budget = 150 + 60 + 200
+    machine.look()
+    assert machine.limits()["hungry-0"] + machine.limits()["quiet-0"] <= 210
+
+
+def test_a_trouble_of_a_kind_is_told_once_though_its_words_change() -> None:
+    troubles = lend.Troubles()
+    words = [f"/var/lib/swarm/ledger.json is damaged: state.allocations['a-{number}'] is none" for number in range(100)]
+    assert [troubles.new(one, 3.0 * turn) for turn, one in enumerate(words)].count(True) == 1
+    assert troubles.new("systemctl daemon-reload: no answer within 120 s", 300.0)
+    assert not troubles.new("systemctl daemon-reload: no answer within 90 s", 310.0)
+    assert troubles.new(words[5], 3.0 + lend.TOLD_S), "after an hour it is told again"
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    many = [f"trouble of kind {one}{two}" for one in letters for two in letters]
+    assert [lend.Troubles().new(one, 0.0) for one in many[:3]] == [True] * 3
+    assert [troubles.new(one, 4000.0) for one in many].count(True) < 30, "who writes ever new words fills no journal"
 
 
 def test_a_step_that_was_killed_before_the_lender_ended_ends_it_when_it_is_done_again(
@@ -531,7 +595,7 @@ def test_a_step_that_was_killed_before_the_lender_ended_ends_it_when_it_is_done_
     monkeypatch.setattr(devices, "properties", lambda *_: [])
     here = context(machine)
     plain = {"memory_low": 40 * MIB, "memory_high": 135 * MIB, "memory_max": 150 * MIB}
-    unit = Path(machine.root, *systemd.UNITS.split("/")[1:], loans.LENDER)
+    unit = Path(machine.root, *systemd.UNITS.split("/")[1:], lender.UNIT)
     unit.write_text("[Service]\n")
     here.ledger.record("allocations", "quiet-0", "slice", value=plain)
     Path(machine.root, *loans.CGROUPS.split("/")[1:], "memory.low").write_text(str(80 * MIB))

@@ -299,7 +299,7 @@ def test_nothing_starts_in_a_slice_that_opens_another_instance(node: Machine) ->
     assert node(shown % "3:1g.10gb@0/8") == said
     assert node("attempt(units._has_its_instances, context, 'a-0', [3, '4:0.5'])") is None
     bare = "setattr(units.accounts, 'account', lambda *_: 0), setattr(units.systemd, 'show', lambda *_: {})"
-    bare += ", setattr(units.systemd, 'settle', lambda *_: 0), setattr(units.systemd, 'start', lambda *_: sys.exit('started'))"
+    bare += ", setattr(units.systemd, 'settle', lambda *_: {}), setattr(units.systemd, 'start', lambda *_: sys.exit('started'))"
     want = "{'user': 'ada', 'command': 'x', 'gpus': ['3:1g.10gb@0/8']}"
     assert node(f"[{bare}, attempt(units.apply, context, 'a-0', {want})][-1]") == said, "nor where it is not closed at all"
 

@@ -243,6 +243,31 @@ def test_systemd_never_keeps_what_is_not_our_file(
     assert bool(done) == reloads
 
 
+@pytest.mark.parametrize(
+    ("shown", "force", "reloads"),
+    [
+        ("Id=a.slice\nActiveState=inactive\nFragmentPath=\n\nId=a.service\nActiveState=inactive\nFragmentPath=\n", False, False),
+        ("Id=a.slice\nActiveState=inactive\nFragmentPath=\n\nId=a.service\nActiveState=inactive\nFragmentPath=\n", True, True),
+        ("Id=a.slice\nActiveState=active\nFragmentPath=\n\nId=a.service\nActiveState=inactive\nFragmentPath=\n", False, True),
+        ("Id=a.slice\nActiveState=inactive\nFragmentPath=\n\nId=a.service\nActiveState=failed\nFragmentPath=/etc/x\n", False, True),
+        ("Id=a.slice\nActiveState=inactive\nFragmentPath=\n", False, True),
+        ("", False, True),
+    ],
+)  # fmt: skip
+def test_systemd_reads_again_unless_it_has_forgotten_what_is_gone(
+    shown: str, force: bool, reloads: bool, here: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[Any] = []
+    here.check = False
+    monkeypatch.setattr(here, "run", lambda argv, **_: shown)
+    monkeypatch.setattr(here, "act", lambda argv, **_: done.append(argv))
+    systemd.forget(here, "a.slice", "a.service", force=force)
+    assert bool(done) == reloads
+    here.check = True
+    systemd.forget(here, "a.slice", force=True)
+    assert len(done) == reloads, "a check changes nothing"
+
+
 def test_a_drop_in_made_by_hand_goes(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, everyones = "/etc/systemd/system.control/a.slice.d/50-MemoryMax.conf", "/etc/systemd/system/slice.d/x.conf"
     for path in (ours, everyones):

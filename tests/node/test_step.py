@@ -30,6 +30,21 @@ def test_failure_skips_only_who_waits_for_it(machine: Path, nvml: Any) -> None:
     assert ledger.load(str(machine)).get("gpus", "0") == {"power_w": 600}
 
 
+def test_steps_of_several_kinds_go_in_one_call_each_with_its_own_verb(machine: Path, nvml: Any) -> None:
+    power, unknown = {**_step("a", 600), "verb": "gpus"}, {**_step("b", 500), "verb": "perform"}
+    bent = {**_step("c", 500), "verb": ["gpus"]}
+    rest = {"id": "d", "allocation": "", "verb": "settings", "want": {"settings": {}}, "after": ["a"]}
+    waits = {**_step("e", 500, "b"), "verb": "gpus"}
+    steps = [power, unknown, bent, _step("f", 500), rest, waits]
+    results = step.perform({"steps": steps, "guard": GUARD}, root=str(machine), apart=True)["results"]
+    told = {one["id"]: one["message"] for one in results if not one["ok"]}
+    assert told == {
+        "b": "'perform' is no kind of step", "c": "\"['gpus']\" is no kind of step", "f": "'None' is no kind of step",
+        "e": "waits for b, which failed",
+    }  # fmt: skip
+    assert ledger.load(str(machine)).get("gpus", "0") == {"power_w": 600}, "nothing else was done"
+
+
 def test_a_refused_guard_never_touches_a_card(machine: Path, nvml: Any) -> None:
     step.perform({"verb": "gpus", "steps": [_step("a", 600)], "guard": GUARD}, root=str(machine))
     nvml.writes.clear()

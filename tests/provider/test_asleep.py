@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 from swarm_iac.model.state import AllocationState, Desired, LedgerHead, NodeState, Observed, SettingsState, UnitState
 from swarm_iac.model.step import Plan, Step, StepResult
 from swarm_iac.provider import spec
-from swarm_iac.provider.operations import fleet_operations
+from swarm_iac.provider.operations import fleet_operations, fleet_rows
 from swarm_iac.provider.operations.fleet_operations import Before, Outcome
 from swarm_iac.provider.operations.fleet_rows import as_rows
 from swarm_iac.run_options import RunOptions
+from tests.solver.fleets import stack_of
 
 WORDS = "is powered off since 2026-06-01 10:00 UTC: idle for 15 min"
 
@@ -105,3 +107,17 @@ def test_what_is_to_run_there_fails_by_name() -> None:
 def test_a_node_that_leaves_the_stack_while_it_is_off_is_still_to_be_restored() -> None:
     done = run(Machines(), node("a", "chat-0"))
     assert ("Node", "b") in done.failures and "b" in done.outputs["leaving"]
+
+
+def test_a_node_that_an_autopilot_elsewhere_may_have_powered_off_is_not_taken_for_lost() -> None:
+    """An `up` from another clone does not know that it is off, and its hint would have its work placed twice."""
+    nodes = {"a": {"power_saving": "idle"}, "b": {}, "c": {"power_saving": "idle"}}
+    stack = stack_of(nodes, {}, power_saving={"idle": {"keep": 0}})
+    observed = {name: Observed(node=name, error="" if name == "c" else "no route to host") for name in nodes}
+    dark = {name: one.error for name, one in observed.items() if one.error}
+    target = SimpleNamespace(stack=lambda: stack)
+    seen: Any = SimpleNamespace(observed=observed, unreachable=dark, plan=Plan(), transition=SimpleNamespace(target=target))
+    first, second = fleet_rows.warnings(seen)
+    assert first.startswith("a, b: changes deferred") and second.startswith("a: under `power_saving`, and perhaps powered off")
+    target.stack = lambda: None  # of a state that has no request
+    assert len(fleet_rows.warnings(seen)) == 1

@@ -65,9 +65,11 @@ def _answer(verb: str, words: List[str]) -> Any:
 
         return asked()
     if verb == "history":
-        from .records.audit import lines
+        from .machine.run import Context
+        from .records.audit import lines, moves
 
-        return lines(most=int(words[0]) if words else 200)
+        most = int(words[0]) if words else 200
+        return [*lines(most=most), *moves(Context(None, check=True), most)]
     from .machine.install import alone
 
     return alone()

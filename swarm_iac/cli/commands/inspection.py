@@ -137,12 +137,17 @@ def history(
     decisions: Annotated[
         bool, typer.Option("--decisions", help="What the autopilot decided, and why, instead; asks no node.")
     ] = False,
+    moves: Annotated[
+        bool, typer.Option("--moves", help="How nodes moved lent memory between those who borrow, instead, and by which sums.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Who changed what, when, and from which commit, as recorded on the nodes. Exits 4 if one is unreachable.
 
-    Examples: swarm history -n 5; swarm history --decisions
+    Examples: swarm history -n 5; swarm history --decisions; swarm history --moves --json
     """
+    if decisions and moves:
+        raise typer.BadParameter("--decisions and --moves are two things")
     if decisions:
         found = fleet_status.decided(named or stack, lines)
         if json:
@@ -150,14 +155,20 @@ def history(
         else:
             show(table("decisions of the autopilot", fleet_status.DECISION_HEADS, fleet_status.decision_rows(found)))
         return
-    runs, unreachable = fleet_status.history(named or stack)
-    if json:
-        show_json([{**vars(run), "nodes": run.nodes} for run in runs[:lines]])
+    past = fleet_status.history(named or stack)
+    if json and moves:
+        show_json([one.model_dump() for one in past.moves[:lines]])
+    elif json:
+        show_json([{**vars(run), "nodes": run.nodes} for run in past.runs[:lines]])
+    elif moves:
+        show(table("moves of lent memory", fleet_status.MOVE_HEADS, fleet_status.move_rows(past.moves[:lines])))
     else:
-        show(table("history", fleet_status.HISTORY_HEADS, fleet_status.history_rows(runs[:lines])))
-    for node, why in sorted(unreachable.items()):
+        show(table("history", fleet_status.HISTORY_HEADS, fleet_status.history_rows(past.runs[:lines])))
+        if past.moves:
+            say(f"{len(past.moves)} moves of lent memory: swarm history --moves")
+    for node, why in sorted(past.dark.items()):
         say(f"{node}: {why}")
-    if unreachable:
+    if past.dark:
         raise SystemExit(4)
 
 

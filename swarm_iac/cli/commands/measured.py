@@ -60,7 +60,7 @@ def metrics(
     if json:
         show_json(found)
         return
-    path = out or engine.repository() / scrape_targets.FOLDER / f"{deciding.inside(name)}.json"
+    path = out or scrape_targets.file(engine.repository(), deciding.inside(name))
     written = write_whole(path, scrape_targets.text(found))
     say(f"{'wrote' if written else 'unchanged:'} {path}: {len(found)} exporters")
 

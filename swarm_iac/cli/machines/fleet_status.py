@@ -24,9 +24,10 @@ from swarm_iac.plan.state.completion import runs_on
 from swarm_iac.plan.state.diff import ended
 from swarm_iac.plan.state.mismatch import mismatches
 from swarm_iac.stackfile.reading.messages import nearest
+from swarm_iac.units import Bytes
 
 if TYPE_CHECKING:
-    from swarm_iac.observe import PastRun
+    from swarm_iac.observe import MemoryMove, Past, PastRun
 
 NODE_HEADS = ("node", "state", "answers", "GPUs", "GPU settings", "settings", "allocations")
 ALLOCATION_HEADS = ("allocation", "user", "node", "GPUs", "CPUs", "memory", "health")
@@ -235,8 +236,8 @@ def proven(view: FleetView) -> str:
 HISTORY_HEADS = ("run", "when", "who", "commit", "nodes", "steps", "changed", "failed")
 
 
-def history(name: str) -> tuple[list[PastRun], dict[str, str]]:
-    """Runs on the nodes of a stack, newest first, and the nodes that could not be asked."""
+def history(name: str) -> Past:
+    """What the nodes of a stack tell of past runs and of memory that they moved."""
     from swarm_iac.observe import history as read
 
     decision = deciding.current(name)
@@ -252,6 +253,22 @@ def history_rows(runs: list[PastRun]) -> Iterator[tuple[str, ...]]:
         failed = ", ".join(name for name, step in run.steps.items() if not step.get("ok")) or "-"
         counts = (str(len(run.steps)), str(run.count("changed")), failed)
         yield (str(run.serial), when, run.who or "-", run.commit or "-", " ".join(run.nodes), *counts)
+
+
+MOVE_HEADS = ("when", "node", "allocation", "memory.max", "of", "used", "guaranteed")
+
+
+def move_rows(moves: list[MemoryMove]) -> Iterator[tuple[str, ...]]:
+    """Rows below MOVE_HEADS: one for each limit that changed."""
+    for one in moves:
+        when = datetime.datetime.fromtimestamp(one.t).strftime("%Y-%m-%d %H:%M:%S")
+        for name, (before, after) in sorted(one.moved.items()):
+            known = (_size(each[name]) if name in each else "-" for each in (one.used, one.guaranteed))
+            yield (when, one.node, name, f"{_size(before)} → {_size(after)}", _size(one.lent), *known)
+
+
+def _size(size: int) -> str:
+    return str(Bytes(size // 10**6 * 10**6))
 
 
 DECISION_HEADS = ("when", "workload or node", "change", "measured", "why")

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from swarm_iac.errors import SwarmError
+from swarm_iac.errors import Place, Refused, SwarmError
 from swarm_iac.model.stack import Stack
 from swarm_iac.reach.address import parse
 from swarm_iac.stackfile.locks.atomic_write import write_whole
@@ -52,9 +52,26 @@ def refresh(root: Path, stack: Stack, name: str, asleep: Collection[str]) -> Non
 
     Not through a link: a merge can bring one, and what is behind it is not ours to write.
     """
-    path = root.resolve() / FOLDER / f"{name}.json"
+    path = _path(root, name)
     if stack.telemetry is not None and path.is_file() and path.resolve() == path:
         write_whole(path, text(targets(stack, name, asleep)))
+
+
+def file(root: Path, name: str) -> Path:
+    """Where `swarm metrics` writes. Raises Refused for a link: a merge can bring one, to a folder of anybody's."""
+    path = _path(root, name)
+    if path.resolve() != path:
+        shown = next(each for each in reversed((path, *path.parents)) if each.is_symlink())
+        raise Refused(
+            f"{shown} is a link, and what is behind it is not ours to write",
+            hint="remove it, or name the file: swarm metrics --out FILE",
+            place=Place(str(shown)),
+        )
+    return path
+
+
+def _path(root: Path, name: str) -> Path:
+    return root.resolve() / FOLDER / f"{name}.json"
 
 
 def text(found: list[dict[str, Any]]) -> str:

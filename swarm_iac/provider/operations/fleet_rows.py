@@ -87,9 +87,19 @@ def warnings(seen: Reconciliation) -> tuple[str, ...]:
         for name, node in sorted(seen.observed.items())
         if node.foreign
     ]
-    names = ", ".join(sorted(name for name in seen.unreachable if not seen.observed[name].asleep))
-    hint = f"{names}: changes deferred to the next `swarm up`; if the machine is gone, set `state: lost`"
-    return (*seen.plan.warnings, *([hint] if names else ()), *troubles, *foreign)
+    dark = sorted(name for name in seen.unreachable if not seen.observed[name].asleep)
+    hint = f"{', '.join(dark)}: changes deferred to the next `swarm up`; if the machine is gone, set `state: lost`"
+    return (*seen.plan.warnings, *([hint] if dark else ()), *_perhaps_off(seen, dark), *troubles, *foreign)
+
+
+def _perhaps_off(seen: Reconciliation, dark: list[str]) -> tuple[str, ...]:
+    """Which nodes an autopilot may have powered off that runs in another clone: only there is it known which are off."""
+    stack = seen.transition.target.stack() if dark else None
+    saved = [name for name in dark if stack and name in stack.nodes and stack.nodes[name].power_saving]
+    words = "under `power_saving`, and perhaps powered off on purpose: run `swarm up` where the autopilot runs"
+    return (
+        (f"{', '.join(saved)}: {words}; `state: lost` is for one that `swarm status` there names as failed",) if saved else ()
+    )
 
 
 def as_rows(nodes: Mapping[str, Desired] | Mapping[str, Observed] | Mapping[str, NodeState]) -> Rows:

@@ -62,6 +62,22 @@ def test_the_file_is_where_prometheus_looks(root: Path) -> None:
     assert other.code == 0 and (root / "elsewhere.json").read_text() == written.read_text()
 
 
+@pytest.mark.parametrize("link", ["monitoring", "monitoring/targets", "monitoring/targets/lab.json"])
+def test_nothing_is_written_behind_a_link_that_a_merge_brought(root: Path, tmp_path: Path, link: str) -> None:
+    state = root / ".state"
+    (state / "targets").mkdir(parents=True)
+    ours = state / "lab.json"
+    ours.write_text("ours")
+    (state / "targets" / "lab.json").write_text("ours")
+    (root / link).parent.mkdir(parents=True, exist_ok=True)
+    (root / link).symlink_to(ours if link.endswith(".json") else state)
+    done = swarm("metrics", "lab", at=root)
+    assert done.code == 3 and f"{link} is a link" in done.err and "--out" in done.err
+    assert {path.read_text() for path in state.rglob("*.json")} == {"ours"}
+    named = tmp_path / "named.json"
+    assert swarm("metrics", "lab", "--out", str(named), at=root).code == 0 and "n1.example.org" in named.read_text()
+
+
 def test_a_stack_that_measures_nothing_says_how_it_would(root: Path) -> None:
     path = root / "stacks" / "lab.yaml"
     path.write_text(STACK.replace("telemetry: {port: 9500, scrapers: [10.0.0.5]}\n", ""))

@@ -5,7 +5,8 @@ what one of them leaves idle goes to who needs it. A pool is those that are boun
 
     Σ memory.max ≤ Σ memory_max      and of each      memory_low ≤ memory.max ≤ memory_most
 
-so whatever moves, the plan's sums hold, every guarantee is there in full, and no other machine is needed for it. A limit falls only
+so whatever moves, the plan's sums hold, every guarantee is there in full, and no other machine is needed for it. What an allocation
+may have whose record is damaged nobody knows, so then nobody gets more than the others give. A limit falls only
 after the kernel has reclaimed what is above it, so nothing is killed; what was written cannot be taken back. The limit of now is in
 the cgroup and in the slice's file, for whoever reloads systemd; a reboot forgets it.
 """
@@ -19,47 +20,12 @@ import time
 from typing import Any, Dict, Iterable, List, Mapping, Optional
 
 from .. import shape
-from ..machine import systemd
+from ..machine import lender, systemd
 from ..machine.loan_sizes import MIB, Borrower, Pool, high, moves, taken
 from ..machine.run import Change, Context, NodeError, unit_name
+from ..records import ledger
 
 CGROUPS = "/sys/fs/cgroup/swarm.slice"
-LENDER = "swarm-lender.service"
-_LINK = f"{systemd.UNITS}/multi-user.target.wants/{LENDER}"
-#: It writes limits and the files of slices, and asks systemd to read them again; that is all.
-_TEXT = """\
-# kept by swarm; changes by hand are undone
-[Unit]
-Description=swarm: moves lent memory to who needs it
-StartLimitIntervalSec=0
-
-[Service]
-Type=notify
-NotifyAccess=main
-TimeoutStartSec=110
-ExecStart=/usr/bin/python3 -I -S /usr/local/lib/swarm/current lend
-Restart=always
-RestartSec=2
-OOMScoreAdjust=-900
-MemoryMax=128M
-TasksMax=16
-CapabilityBoundingSet=
-NoNewPrivileges=yes
-PrivateNetwork=yes
-RestrictAddressFamilies=AF_UNIX
-ProtectSystem=strict
-ReadWritePaths=/run /sys/fs/cgroup /etc/systemd/system
-ProtectHome=yes
-PrivateTmp=yes
-ProtectKernelModules=yes
-ProtectClock=yes
-RestrictNamespaces=yes
-LockPersonality=yes
-SystemCallArchitectures=native
-
-[Install]
-WantedBy=multi-user.target
-"""
 #: A smaller limit is given up when no more memory came back for so long, or not all of it in so long; all limits of one step share
 #: that. [s]
 SHRINK_WAIT_S = 20.0
@@ -96,7 +62,7 @@ def pools(context: Context, changed: Mapping[str, Optional[Mapping[str, Any]]] =
 def _recorded(context: Context, changed: Mapping[str, Optional[Mapping[str, Any]]] = {}) -> Dict[str, Mapping[str, Any]]:
     """Slices of those that take part."""
     held = (context.ledger.get("allocations") or {}).items()
-    slices = {name: one.get("slice") for name, one in held if isinstance(one, dict)}
+    slices = {name: one.get("slice") for name, one in held if not ledger.torn(name, one)}
     merged = {**slices, **changed}
     return {name: own for name, own in merged.items() if isinstance(own, Mapping) and _takes_part(own)}
 
@@ -127,8 +93,11 @@ def _used(context: Context, allocation: str) -> Optional[int]:
 
 def move(context: Context) -> Iterable[Dict[str, Any]]:
     """What `moves` says, done; for each pool that changed, the sums by which anybody can check it."""
+    held = (context.ledger.get("allocations") or {}).items()
+    damaged = any(ledger.torn(name, one) for name, one in held)
     for mems, pool in sorted(pools(context).items()):
-        wanted = moves(pool)
+        lent = sum(one.limit if damaged else one.share for one in pool.values())
+        wanted = moves(pool, lent)
         if not wanted:
             continue
         lowered = {
@@ -137,7 +106,7 @@ def move(context: Context) -> Iterable[Dict[str, Any]]:
             if limit < pool[name].limit and _lower(context, name, pool[name], limit)
         }
         # Only what has come back is given out.
-        left = sum(one.share - lowered.get(name, one.limit) for name, one in pool.items())
+        left = lent - sum(lowered.get(name, one.limit) for name, one in pool.items())
         raised = {}
         for name, limit in wanted.items():
             more = min(limit - pool[name].limit, left)
@@ -153,7 +122,7 @@ def move(context: Context) -> Iterable[Dict[str, Any]]:
             context.poke(f"{folder(name)}/memory.high", str(high(limit, pool[name].low)))
         if lowered or raised:
             context.act(["systemctl", "daemon-reload"], timeout=120)
-            yield _certificate(mems, pool, {**lowered, **raised})
+            yield _certificate(mems, pool, {**lowered, **raised}, lent)
 
 
 def settle(context: Context) -> None:
@@ -167,12 +136,12 @@ def settle(context: Context) -> None:
                 context.poke(f"{folder(name)}/memory.high", str(slowed))
 
 
-def _certificate(mems: str, pool: Pool, changed: Mapping[str, int]) -> Dict[str, Any]:
+def _certificate(mems: str, pool: Pool, changed: Mapping[str, int], lent: int) -> Dict[str, Any]:
     after = {name: changed.get(name, one.limit) for name, one in sorted(pool.items())}
     return {
         "numa": mems,
         "moved": {name: [pool[name].limit, limit] for name, limit in sorted(changed.items())},
-        "lent": sum(one.share for one in pool.values()),
+        "lent": lent,
         "held": sum(after.values()),
         "guaranteed": {name: one.low for name, one in sorted(pool.items())},
         "used": {name: one.used for name, one in sorted(pool.items())},
@@ -340,39 +309,18 @@ def lent(context: Context) -> Dict[str, int]:
 
 
 def _served(context: Context) -> bool:
-    if context.read(f"{systemd.UNITS}/{LENDER}") != _TEXT.strip() or not os.path.islink(context.path(_LINK)):
-        return False
-    return _works(context)
-
-
-def _works(context: Context) -> bool:
-    """Not one that systemd is about to start again."""
-    return systemd.show(context, LENDER).get("ActiveState") == "active"
+    return lender.whole(context)
 
 
 def serve(context: Context, changed: Mapping[str, Optional[Mapping[str, Any]]] = {}) -> bool:
     """Have the lender run where there is something to move, and nowhere else. True when that changed."""
-    if not _recorded(context, changed):
-        return bool(restore(context, "", {}))
-    written = context.write(f"{systemd.UNITS}/{LENDER}", _TEXT)
-    linked = os.path.islink(context.path(_LINK))
-    if context.check or (not written and linked and _works(context)):
-        return written
-    if not linked:
-        context.ledger.confirm()
-        os.makedirs(os.path.dirname(context.path(_LINK)), exist_ok=True)
-        os.symlink(f"../{LENDER}", context.path(_LINK))
-    if written:
-        context.act(["systemctl", "daemon-reload"], timeout=120)
-        context.act(["systemctl", "stop", LENDER], timeout=60, ok=(0, 5))
-    systemd.start(context, LENDER)
-    return True
+    return lender.serve(context) if _recorded(context, changed) else bool(lender.remove(context))
 
 
 def renewed(context: Context) -> List[Change]:
     """It runs the version of before."""
     if _recorded(context) and not context.check and serve(context) is False:
-        context.act(["systemctl", "restart", LENDER], timeout=120)
+        context.act(["systemctl", "restart", lender.UNIT], timeout=120)
     return []
 
 
@@ -385,13 +333,7 @@ def release(context: Context, allocation: str, recorded: Dict[str, Any]) -> List
 
 def restore(context: Context, allocation: str, recorded: Dict[str, Any]) -> List[Change]:
     """It is gone."""
-    if not os.path.lexists(context.path(f"{systemd.UNITS}/{LENDER}")) and not os.path.islink(context.path(_LINK)):
-        return []
-    context.act(["systemctl", "stop", LENDER], timeout=60, ok=(0, 5))
-    context.remove(_LINK)
-    systemd.drop_file(context, LENDER)
-    context.act(["systemctl", "daemon-reload"], timeout=120)
-    return [{"path": "lender", "old": LENDER, "new": None}]
+    return lender.remove(context)
 
 
 def told(certificate: Mapping[str, Any]) -> str:

@@ -298,8 +298,9 @@ def release(context: Context, allocation: str, recorded: Dict[str, Any]) -> List
         context.act(["systemctl", "stop", unit(allocation)], timeout=120)
         empty(context, folder)
     gone = systemd.drop_file(context, unit(allocation))
-    if (_protect(context, {allocation: None}) or gone) and not context.check:
-        context.act(["systemctl", "daemon-reload"], timeout=120)
+    roof = _protect(context, {allocation: None})
+    if roof or gone:
+        systemd.forget(context, unit(allocation), unit_name(allocation) + ".service", force=roof)
     cut = instances.unmake(context, device.gpus(recorded.get("gpus") or ()))
     slice_ = [{"path": f"allocations.{allocation}.slice", "old": recorded.get("slice"), "new": None}] if there or gone else []
     return slice_ + cut

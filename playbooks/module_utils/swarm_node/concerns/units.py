@@ -108,10 +108,9 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
     written = context.write(f"{systemd.UNITS}/{unit(allocation)}", text)
     if context.check or not (changes or written):
         return changes
-    runs = systemd.active(context, unit(allocation))
-    systemd.settle(context, unit(allocation))
+    state = systemd.settle(context, unit(allocation)).get("ActiveState")
+    runs, stopping = state in ("active", "activating", "reloading"), state == "deactivating"
     keys = {one["path"].rsplit(".", 1)[1] for one in changes}
-    stopping = systemd.show(context, unit(allocation)).get("ActiveState") == "deactivating"
     if stopping or (runs and keys & {"user", "command", "env", "unconfined"}):
         stop(context, allocation, {"waited": want.get("waited")})
         runs = False
@@ -120,7 +119,8 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
         secrets.ready(context, secrets.named(want).values())
     if not runs and not (stopping and lives.end(context, allocation)):  # it was just about to end by itself
         lives.prepare(context, allocation)
-        context.act(["systemctl", "reset-failed", unit(allocation)], ok=(0, 1))
+        if found or state != "inactive":  # of one that systemd knew nothing of, nothing has failed
+            context.act(["systemctl", "reset-failed", unit(allocation)], ok=(0, 1))
         systemd.start(context, unit(allocation))
     return changes or [{"path": f"allocations.{allocation}.unit", "old": None, "new": wanted}]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Dict, Mapping, NamedTuple
+from typing import Dict, Mapping, NamedTuple, Optional
 
 #: memory.high of memory.max, as the plan has it of those who take part. The kernel slows down what is above it, the more the farther,
 #: so that the limit can rise before it is reached. [%]
@@ -50,13 +50,15 @@ def high(limit: int, low: int) -> int:
     return max(plain, low // page * page) if limit > low else plain
 
 
-def moves(pool: Mapping[str, Borrower]) -> Dict[str, int]:
+def moves(pool: Mapping[str, Borrower], lent: Optional[int] = None) -> Dict[str, int]:
     """memory.max of those that are to change now: who is pressed gets what nobody has, then what others leave idle. [bytes]
+
+    `lent`: what all of them may have together; the plan's part of each, where nothing is said.
 
     Where they have more than the plan lends all of them (one that had lent something was released), idle memory goes back first.
     """
     page = os.sysconf("SC_PAGE_SIZE")
-    free = sum(one.share - one.limit for one in pool.values())
+    free = (sum(one.share for one in pool.values()) if lent is None else lent) - sum(one.limit for one in pool.values())
     needs = {name: one.need for name, one in pool.items() if one.need >= _GRAIN}
     given = taken(pool, sum(needs.values()) - free)
     left = free + sum(given.values())

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import string
-from typing import Any, Dict, FrozenSet, Iterable
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping
 
 from .run import Context, NodeError
 
@@ -112,25 +112,38 @@ def exactly(context: Context, unit: str) -> Dict[str, Any]:
     return {name: value["data"] for name, value in answer["data"][0].items()}
 
 
-def settle(context: Context, unit: str, *, force: bool = False) -> None:
+def drop_ins(shown: Mapping[str, str], unit: str) -> List[str]:
+    """Files that somebody hung on this unit alone."""
+    return [path for path in shown.get("DropInPaths", "").split() if os.path.basename(os.path.dirname(path)) == unit + ".d"]
+
+
+def settle(context: Context, unit: str, *, force: bool = False) -> Dict[str, str]:
     """Make systemd hold `unit` as our file says: drop-ins made by hand go, and it is read again when it differs.
 
-    One that is not loaded needs nothing: it is read at its start.
+    One that is not loaded needs nothing: it is read at its start. What `show` says of it then; nothing in check mode.
     """
     if context.check:
-        return
+        return {}
     shown = show(context, unit)
-    own = [path for path in shown.get("DropInPaths", "").split() if os.path.basename(os.path.dirname(path)) == unit + ".d"]
-    gone = [context.remove(path) for path in own]
+    gone = [context.remove(path) for path in drop_ins(shown, unit)]
     # A slice that was used before it had a file is loaded without one, and systemd sees no need to look for it.
     elsewhere = shown.get("LoadState") == "loaded" and shown.get("FragmentPath") != f"{UNITS}/{unit}"
     if force or any(gone) or elsewhere or shown.get("NeedDaemonReload") == "yes":
         context.act(["systemctl", "daemon-reload"], timeout=120)
+        return show(context, unit)
+    return shown
 
 
-def active(context: Context, unit: str) -> bool:
-    """Does systemd hold it active?"""
-    return show(context, unit).get("ActiveState") in ("active", "activating", "reloading")
+def forget(context: Context, *units: str, force: bool = False) -> None:
+    """Have systemd know nothing of the files of units, which are gone. Of what is inactive it mostly knows nothing any more, and
+    a reload takes a second where much is loaded. `force`: another file has changed too."""
+    if context.check:
+        return
+    shown = parse(context.run(["systemctl", "show", *units, "-p", "Id,ActiveState,FragmentPath"])) if not force else {}
+    # A slice is loaded without a file as well.
+    known = [one for one in units if shown.get(one) != {"Id": one, "ActiveState": "inactive", "FragmentPath": ""}]
+    if known:
+        context.act(["systemctl", "daemon-reload"], timeout=120)
 
 
 def start(context: Context, unit: str) -> None:

@@ -22,6 +22,8 @@ from ..records import ledger
 INTERVAL_S, PAUSE_S = 1.0, 0.1
 #: Between two moves: each has systemd read its files again, and whoever allocates and frees must not keep it at that. [s]
 GAP_S = 3.0
+#: A trouble of a kind is told once in so long, and so many kinds are told apart. [s]
+TOLD_S, _KINDS = 3600.0, 20
 
 
 class Lender:
@@ -44,7 +46,7 @@ class Lender:
         if self.whole and not wanted:
             return []
         try:
-            with ledger.opened(check=False, root=self.root, wait_s=0) as book:
+            with ledger.opened(check=False, root=self.root, wait_s=0, whole=False) as book:
                 # Also if it comes to nothing: each has the kernel reclaim of somebody.
                 before, self.tried_at = self.tried_at, now
                 context = Context(book, root=self.root)
@@ -67,7 +69,7 @@ class Lender:
             return
         stamp = found.st_ino, found.st_mtime_ns, found.st_size
         if stamp != self.stamp:
-            self.seen = ledger.load(self.root)
+            self.seen = ledger.load(self.root, whole=False)  # one damaged record is no reason to move nothing
             self.stamp = stamp
 
     def wait(self) -> None:
@@ -84,18 +86,38 @@ class Lender:
             poll.poll(int(1000 * (INTERVAL_S - PAUSE_S)))
 
 
+class Troubles:
+    """Which troubles have been told: the same again, or with other figures and names in it, would be a line every few seconds."""
+
+    def __init__(self) -> None:
+        self.told: Dict[str, float] = {}
+
+    def new(self, words: str, now: float) -> bool:
+        """Is it one to tell? `now`: of a clock that is never set. [s]"""
+        kind = _kind(words)
+        self.told = {each: when for each, when in self.told.items() if now - when < TOLD_S}
+        if kind in self.told or len(self.told) >= _KINDS:
+            return False
+        self.told[kind] = now
+        return True
+
+
+def _kind(words: str) -> str:
+    """A text without what changes from one time to the next: figures, and words with figures or a path in them."""
+    return " ".join(word for word in words.split() if word.isalpha() or word.rstrip(":,;.").isalpha())[:200]
+
+
 def run(root: str = "/") -> NoReturn:
     """Without end."""
-    lender, told, works = Lender(root), "", False
+    lender, troubles, works = Lender(root), Troubles(), False
     while True:
+        now = time.monotonic()
         try:
-            for one in lender.look(time.monotonic()):
+            for one in lender.look(now):
                 print(loans.told(one), flush=True)
-                told = ""  # until something was moved, it is the same trouble
         except (NodeError, OSError, ValueError) as error:
-            if str(error) != told:
-                told = str(error)
-                print(told, file=sys.stderr, flush=True)
+            if troubles.new(str(error), now):
+                print(str(error), file=sys.stderr, flush=True)
         if not works:
             works = True
             systemd.ready()

@@ -56,8 +56,8 @@ LIMITS_S: Dict[str, float] = {
 
 
 def perform(request: Dict[str, Any], *, root: str = "/", apart: bool = False) -> Dict[str, Any]:
-    """Run the steps of one verb: {verb, steps: [{id, allocation, want, after, waited, sets, rollout}], guard, run, check,
-    failed} to {results}.
+    """Run steps one after the other: {verb, steps: [{id, allocation, want, after, waited, sets, rollout}], guard, run, check,
+    failed} to {results}. A step with a `verb` of its own is of that: starting this program takes longer than most of them.
 
     A step that fails is told in its own result; the others go on, but for those that wait for it (or for one of
     `failed`, the ids that failed before). A step that is `pending` has begun and wants to be asked again; `waited` says
@@ -70,7 +70,9 @@ def perform(request: Dict[str, Any], *, root: str = "/", apart: bool = False) ->
     stuck = ""
     for one in request["steps"]:
         missing = sorted(failed.intersection(one.get("after") or ()))
-        if missing:
+        if _verb(request, one) not in HANDLERS:
+            result = _result(one, ok=False, message=f"{_verb(request, one)[:60]!r} is no kind of step")
+        elif missing:
             result = _result(one, ok=False, skipped=True, message=f"waits for {', '.join(missing)}, which failed")
         elif stuck:
             result = _result(
@@ -89,6 +91,10 @@ def perform(request: Dict[str, Any], *, root: str = "/", apart: bool = False) ->
         with contextlib.suppress(OSError), ledger.alone(root) as alone:
             audit.note(root, request["guard"], request.get("run") or {}, results, alone=alone)
     return {"results": results}
+
+
+def _verb(request: Dict[str, Any], one: Dict[str, Any]) -> str:
+    return str(one.get("verb") or request.get("verb"))
 
 
 def _told(error: OSError) -> str:
@@ -159,9 +165,10 @@ def _one(request: Dict[str, Any], one: Dict[str, Any], root: str) -> Dict[str, A
             book.guard(**request["guard"])
             context = Context(book, check=check, root=root)
             want = dict(one.get("want") or {}, waited=one.get("waited") or 0)
-            with _remembered(context, request["verb"], one):
+            verb = _verb(request, one)
+            with _remembered(context, verb, one):
                 try:
-                    changes = HANDLERS[request["verb"]](context, one.get("allocation") or "", want)
+                    changes = HANDLERS[verb](context, one.get("allocation") or "", want)
                 finally:
                     _published(context)
         result = _result(one, changed=bool(changes), changes=changes)
@@ -179,7 +186,7 @@ def _watched(request: Dict[str, Any], one: Dict[str, Any], root: str) -> Tuple[D
     """What became of it, and whether it is over: one that cannot be ended holds the ledger's lock."""
     from ..machine import watch
 
-    began, limit = time.monotonic(), LIMITS_S[request["verb"]]
+    began, limit = time.monotonic(), LIMITS_S[_verb(request, one)]
     try:
         found: Dict[str, Any] = watch.apart(lambda: _one(request, one, root), limit)
         return found, True

@@ -7,9 +7,13 @@ import os
 import time
 from typing import Any, Dict, List
 
+from ..machine.run import Context, NodeError
+
 AUDIT = "/var/lib/swarm/audit.jsonl"
 #: The older half goes when the file is larger. [bytes]
 _MOST = 1 << 20
+#: Longest line of a move that is told. [characters]
+_LONGEST = 1 << 14
 
 
 def note(root: str, guard: Dict[str, Any], run: Dict[str, Any], results: List[Dict[str, Any]], *, alone: bool = True) -> None:
@@ -48,6 +52,31 @@ def lines(root: str = "/", most: int = 200) -> List[Dict[str, Any]]:
                     continue
     except OSError:
         return []
+    return found
+
+
+def moves(context: Context, most: int = 200) -> List[Dict[str, Any]]:
+    """The last moves of lent memory, oldest first, as the lender told them to the journal: its certificates, each with `t`.
+
+    Where the journal cannot be asked, one line says why: {unread}.
+    """
+    ours = ["_SYSTEMD_UNIT=swarm-lender.service", "_UID=0"]
+    try:
+        text = context.run(
+            ["journalctl", *ours, "-n", str(most), "-o", "json", "--output-fields=MESSAGE", "-q", "--no-pager"], timeout=10
+        )
+    except NodeError as error:
+        return [{"unread": str(error)[-300:]}]
+    found = []
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+            one = json.loads(entry["MESSAGE"])
+            when = int(entry["__REALTIME_TIMESTAMP"]) / 1e6
+        except (ValueError, TypeError, KeyError, RecursionError):
+            continue  # cut by a power loss, or words about a trouble
+        if isinstance(one, dict) and isinstance(one.get("moved"), dict) and len(line) < _LONGEST:
+            found.append(dict(one, t=round(when, 1)))
     return found
 
 
