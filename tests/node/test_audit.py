@@ -80,6 +80,20 @@ def test_moves_are_what_the_lender_told_the_journal(machine: Path, monkeypatch: 
     assert audit.moves(Context(None, check=True)) == [{"unread": "journalctl: no answer within 10 s"}]
 
 
+def test_a_move_among_many_is_told_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`journalctl -o json` writes null for a field of more than 4096 bytes, unless it is asked for all (journalctl(1))."""
+    many = {"moved": {"a-0": [1, 2]}, "guaranteed": {f"of-many-{number}": 40 << 20 for number in range(200)}}
+
+    def told(self: Context, argv: list[str], **_: Any) -> str:
+        text = json.dumps(many)
+        return json.dumps(
+            {"MESSAGE": text if len(text) <= 4096 or "--all" in argv else None, "__REALTIME_TIMESTAMP": "7000000"}
+        )
+
+    monkeypatch.setattr(Context, "run", told)
+    assert audit.moves(Context(None, check=True)) == [{**many, "t": 7.0}]
+
+
 def test_runs_are_put_together_from_all_nodes() -> None:
     def line(node: str, t: float, serial: int, **step: Any) -> dict[str, Any]:
         told = {"id": f"{node}/gpus", "seconds": 1.0, **step}

@@ -63,7 +63,8 @@ def moves(context: Context, most: int = 200) -> List[Dict[str, Any]]:
     ours = ["_SYSTEMD_UNIT=swarm-lender.service", "_UID=0"]
     try:
         text = context.run(
-            ["journalctl", *ours, "-n", str(most), "-o", "json", "--output-fields=MESSAGE", "-q", "--no-pager"], timeout=10
+            ["journalctl", *ours, "-n", str(most), "-o", "json", "--all", "--output-fields=MESSAGE", "-q", "--no-pager"],
+            timeout=10,
         )
     except NodeError as error:
         return [{"unread": str(error)[-300:]}]
