@@ -12,6 +12,7 @@ from swarm_node.program import step
 from swarm_node.records import audit
 
 from swarm_iac.observe.history import together
+from swarm_iac.reach.answer import MOST
 
 GUARD = {"fleet": "dev", "lineage": "L1", "serial": 4}
 
@@ -78,6 +79,30 @@ def test_moves_are_what_the_lender_told_the_journal(machine: Path, monkeypatch: 
 
     monkeypatch.setattr(Context, "run", hangs)
     assert audit.moves(Context(None, check=True)) == [{"unread": "journalctl: no answer within 10 s"}]
+
+
+def test_a_move_among_many_is_told_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`journalctl -o json` writes null for a field of more than 4096 bytes, unless it is asked for all (journalctl(1))."""
+    many = {"moved": {"a-0": [1, 2]}, "guaranteed": {f"of-many-{number}": 40 << 20 for number in range(200)}}
+
+    def told(self: Context, argv: list[str], **_: Any) -> str:
+        text = json.dumps(many)
+        return json.dumps(
+            {"MESSAGE": text if len(text) <= 4096 or "--all" in argv else None, "__REALTIME_TIMESTAMP": "7000000"}
+        )
+
+    monkeypatch.setattr(Context, "run", told)
+    assert audit.moves(Context(None, check=True)) == [{**many, "t": 7.0}]
+
+
+def test_large_moves_leave_the_rest_of_the_answer_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer of more than 4 MiB counts as none, and the audit log is in it too."""
+    large = {"moved": {"a-0": [1, 2]}, "guaranteed": {f"of-many-{number}": 40 << 20 for number in range(500)}}
+    lines = [json.dumps({"MESSAGE": json.dumps(large), "__REALTIME_TIMESTAMP": f"{number}000000"}) for number in range(1000)]
+    monkeypatch.setattr(Context, "run", lambda *_, **__: "\n".join(lines))
+    found = audit.moves(Context(None, check=True), 1000)
+    assert MOST // 4 < len(json.dumps(found)) < MOST // 2
+    assert [one["t"] for one in found] == list(range(1000 - len(found), 1000)), "the last ones"
 
 
 def test_runs_are_put_together_from_all_nodes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,21 @@ def test_another_card_in_the_same_place_is_drift_and_the_same_one_is_not(
     topology.remember(here, [0])
     assert ledger.load(here.root).data["gpus_uuid"] == {"0": OTHER}
     assert OTHER in units.render(here, "a-0", WANT), "which a start writes"
+
+
+def test_a_card_that_leaves_the_bus_changes_no_name_and_no_order_of_who_runs(
+    here: Any, nvml: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order is by what the machine shows of cards; who has the others would be stopped for nothing."""
+    monkeypatch.setitem(WANT, "gpus", [0, 1])
+    topology.remember(here, [0, 1])
+    text = units.render(here, "a-0", WANT)
+    assert f"{TWO},{ONE}" in text and '"SWARM_GPUS=1,0"' in text
+    shutil.rmtree(Path(here.path("/sys/bus/pci/devices/0000:43:00.0")))
+    assert units.render(here, "a-0", WANT) != text
+    assert unit_of(here, text, monkeypatch)["env"] == {}
+    for changed in (text.replace(f"{TWO},{ONE}", f"{TWO},{OTHER}"), text.replace(f"{TWO},{ONE}", f"{TWO},{TWO}")):
+        assert unit_of(here, changed, monkeypatch)["env"].keys() == set(NAMES), "another card is"
 
 
 def test_a_unit_of_an_earlier_version_with_numbers_is_no_drift_and_is_written_anew(

@@ -5,6 +5,7 @@ On files that stand for the kernel's: a limit below what is used kills, as there
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -548,9 +549,43 @@ def test_what_is_hung_on_the_lender_by_hand_is_drift_and_goes(machine: Machine, 
     assert not loans._served(here)
     done.clear()
     assert loans.serve(here) and not hung.exists()
-    assert done == ["daemon-reload", "stop", "start"]
+    assert done == ["stop", "daemon-reload", "start"]
     shown.update(DropInPaths="", NeedDaemonReload="yes")
     assert not loans._served(here), "systemd holds another file"
+
+
+@pytest.mark.parametrize("after", range(4))
+def test_a_step_that_was_killed_never_leaves_what_was_hung_on_the_lender_running(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """Once systemd holds our file alone, nobody could tell that what runs began with another one."""
+    pair(machine, 20, 20)
+    here = context(machine)
+    own, runs, left = Path(machine.root, *systemd.UNITS.split("/")[1:], lender.UNIT), ["by hand"], [after]
+    hung = own.with_name(f"{lender.UNIT}.d") / "override.conf"
+    shown = {"ActiveState": "active", "DropInPaths": f"{systemd.UNITS}/{lender.UNIT}.d/override.conf"}
+
+    def act(self: Context, argv: list[str], **_: Any) -> str:
+        if left[0] == 0:
+            raise Stopped
+        left[0] -= 1
+        if argv[1] == "daemon-reload":
+            shown["DropInPaths"] = "" if not hung.exists() else shown["DropInPaths"]
+        elif argv[1] == "stop" or shown["ActiveState"] == "inactive":
+            runs[0] = "" if argv[1] == "stop" else "by hand" if shown["DropInPaths"] else "ours"
+            shown["ActiveState"] = "inactive" if argv[1] == "stop" else "active"
+        return ""
+
+    monkeypatch.setattr(systemd, "show", lambda *_: dict(shown))
+    monkeypatch.setattr(Context, "act", act)
+    own.write_text(lender._TEXT)
+    hung.parent.mkdir()
+    hung.write_text("[Service]\nExecStart=\nExecStart=/bin/sleep infinity\n")
+    with contextlib.suppress(Stopped):
+        loans.serve(here)
+    left[0] = 100
+    loans.serve(here)
+    assert runs == ["ours"] and loans._served(here)
 
 
 def test_a_damaged_record_keeps_no_other_from_moving_and_lends_nothing_of_its_own(machine: Machine) -> None:

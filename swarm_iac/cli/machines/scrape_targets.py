@@ -60,8 +60,8 @@ def refresh(root: Path, stack: Stack, name: str, asleep: Collection[str]) -> Non
 def file(root: Path, name: str) -> Path:
     """Where `swarm metrics` writes. Raises Refused for a link: a merge can bring one, to a folder of anybody's."""
     path = _path(root, name)
-    if path.resolve() != path:
-        shown = next(each for each in reversed((path, *path.parents)) if each.is_symlink())
+    shown = next((each for each in reversed((path, *path.parents)) if each.is_symlink()), None)
+    if shown is not None:
         raise Refused(
             f"{shown} is a link, and what is behind it is not ours to write",
             hint="remove it, or name the file: swarm metrics --out FILE",

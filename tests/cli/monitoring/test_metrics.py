@@ -78,6 +78,14 @@ def test_nothing_is_written_behind_a_link_that_a_merge_brought(root: Path, tmp_p
     assert swarm("metrics", "lab", "--out", str(named), at=root).code == 0 and "n1.example.org" in named.read_text()
 
 
+@pytest.mark.parametrize("link", ["monitoring", "monitoring/targets/lab.json"])
+def test_a_link_that_leads_to_itself_is_told_like_any_other(root: Path, link: str) -> None:
+    (root / link).parent.mkdir(parents=True, exist_ok=True)
+    (root / link).symlink_to((root / link).name)
+    done = swarm("metrics", "lab", at=root)
+    assert done.code == 3 and f"{link} is a link" in done.err, done.err
+
+
 def test_a_stack_that_measures_nothing_says_how_it_would(root: Path) -> None:
     path = root / "stacks" / "lab.yaml"
     path.write_text(STACK.replace("telemetry: {port: 9500, scrapers: [10.0.0.5]}\n", ""))

@@ -52,9 +52,16 @@ def apply(context: Context, allocation: str, want: Dict[str, Any]) -> List[Chang
 
 
 def _step(context: Context, allocation: str, want: Dict[str, Any]) -> List[Change]:
+    # Recorded before: once the program is the new one, nothing else would tell of a run that is killed here.
+    if install.outdated(context):
+        context.ledger.renew(begun=True)
     changes = apply(context, allocation, want)
-    # What an earlier version wrote is written as this one does.
-    return changes + walk("renewed", context) if any(one["path"] == "agent" for one in changes) else changes
+    if not context.ledger.renewing:
+        return changes
+    try:  # what an earlier version wrote is written as this one does
+        return changes + walk("renewed", context)
+    finally:  # one that fails says so, and keeps no step from changing what it failed at
+        context.ledger.renew(begun=False)
 
 
 STEPS = {"prepare": _step}

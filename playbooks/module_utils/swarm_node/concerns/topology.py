@@ -60,6 +60,14 @@ def earlier(gpus: List[device.Plain]) -> Dict[str, str]:
     return {} if any(one.profile for one in device.gpus(gpus)) else _named([str(index) for index in device.cards(gpus)])
 
 
+def same(name: str, value: str, own: Dict[str, str]) -> bool:
+    """Does a unit say of this variable what `own` does? The order of cards is that of its start: a card that has left the bus since
+    changes what the machine shows, and an earlier version named MIG instances in another one."""
+    if name not in (VISIBLE, IN_CONTAINERS, f"{OURS}GPUS"):
+        return value == own.get(name)
+    return sorted(value.split(",")) == sorted(own.get(name, "").split(","))
+
+
 def _named(names: List[str]) -> Dict[str, str]:
     return dict.fromkeys(_NONE, _joined(names)) if names else dict(_NONE)
 

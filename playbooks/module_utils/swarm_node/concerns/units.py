@@ -195,7 +195,7 @@ def _rendered_back(
     found = {
         name for name in seen if name in topology.FOUND or (not runs and (name in own or name.startswith(environment.OURS)))
     }
-    same = found | {name for name, value in seen.items() if value in (own.get(name), before.get(name))}
+    same = found | {name for name, value in seen.items() if topology.same(name, value, own) or value == before.get(name)}
     env = {name: value for name, value in seen.items() if name in was["env"] or name not in same}
     if argv[:2] == _EARLIER[:2]:
         env.update({name: value for name, value in was["env"].items() if value.startswith("secret:")})

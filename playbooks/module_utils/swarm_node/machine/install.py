@@ -68,6 +68,12 @@ def installed(root: str = "/") -> str:
         return ""
 
 
+def outdated(context: Context) -> bool:
+    """Is another program than what runs now, or none, the current one?"""
+    name = digest(running())
+    return installed(context.root) != name or not os.path.isdir(os.path.join(context.path(HOME), name))
+
+
 def apply(context: Context) -> List[Change]:
     """Install what runs now, point `current` at it, remove older ones."""
     import shutil

@@ -55,6 +55,8 @@ def observe(root: str = "/", wait_s: float = 0) -> Dict[str, Any]:
         boot_unit.wait(context, wait_s)
         book = ledger.load(root)
         context = Context(book, check=True, root=root)
+    if book.renewing:  # a run that was killed at it: none, so that the next does it
+        result["agent"] = ""
     result["ledger"] = book.head()
     result["rollout_failures"] = book.data["rollout_failures"]
     try:

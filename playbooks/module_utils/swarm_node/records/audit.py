@@ -12,8 +12,8 @@ from ..machine.run import Context, NodeError
 AUDIT = "/var/lib/swarm/audit.jsonl"
 #: The older half goes when the file is larger. [bytes]
 _MOST = 1 << 20
-#: Longest line of a move that is told. [characters]
-_LONGEST = 1 << 14
+#: Longest line of a move, and of all of them: a whole answer has the audit log too, and has a bound. [characters]
+_LONGEST, _ALL = 1 << 14, 1 << 21
 
 
 def note(root: str, guard: Dict[str, Any], run: Dict[str, Any], results: List[Dict[str, Any]], *, alone: bool = True) -> None:
@@ -63,12 +63,14 @@ def moves(context: Context, most: int = 200) -> List[Dict[str, Any]]:
     ours = ["_SYSTEMD_UNIT=swarm-lender.service", "_UID=0"]
     try:
         text = context.run(
-            ["journalctl", *ours, "-n", str(most), "-o", "json", "--output-fields=MESSAGE", "-q", "--no-pager"], timeout=10
+            ["journalctl", *ours, "-n", str(most), "-o", "json", "--all", "--output-fields=MESSAGE", "-q", "--no-pager"],
+            timeout=10,
         )
     except NodeError as error:
         return [{"unread": str(error)[-300:]}]
-    found = []
-    for line in text.splitlines():
+    found: List[Dict[str, Any]] = []
+    left = _ALL
+    for line in reversed(text.splitlines()):
         try:
             entry = json.loads(line)
             one = json.loads(entry["MESSAGE"])
@@ -76,8 +78,11 @@ def moves(context: Context, most: int = 200) -> List[Dict[str, Any]]:
         except (ValueError, TypeError, KeyError, RecursionError):
             continue  # cut by a power loss, or words about a trouble
         if isinstance(one, dict) and isinstance(one.get("moved"), dict) and len(line) < _LONGEST:
+            left -= len(line)
+            if left < 0:
+                break
             found.append(dict(one, t=round(when, 1)))
-    return found
+    return found[::-1]
 
 
 def _halve(path: str) -> None:

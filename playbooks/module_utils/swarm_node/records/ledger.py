@@ -122,6 +122,19 @@ class Ledger:
             every[plain] = value
         self.save()
 
+    # -- which program
+
+    @property
+    def renewing(self) -> bool:
+        """Has another version been installed, and not all been written anew by it?"""
+        return bool(self.data.get("renewing"))
+
+    def renew(self, *, begun: bool) -> None:
+        """What an earlier version left is about to be written anew, or has been."""
+        if self.renewing != begun:
+            self.data["renewing"] = begun
+            self.save()
+
     # -- what failed
 
     def set_back(self, values: Dict[str, Any], why: str) -> None:
@@ -226,6 +239,7 @@ def load(root: str = "/", *, check: bool = True, whole: bool = True) -> Ledger:
 _ALLOCATION = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*-[0-9]+")
 _TABLES = {
     "run": str,
+    "renewing": bool,
     "state": dict,
     "gpus_pci": dict,
     "gpus_memory": dict,
