@@ -171,6 +171,21 @@ def test_who_waits_is_told_the_link_its_figures_and_what_would_do() -> None:
     assert next(one for one in found.unplaced if one.workload == "g").code == "Resources"
 
 
+def test_of_three_sites_the_link_is_told_that_would_do() -> None:
+    """Not one that is short of less, and with which all would still not fit."""
+    links = {"a": {"b": "100 Gbit/s"}, "b": {"c": "50 Gbit/s"}, "c": {"a": "10 Gbit/s"}}
+    stack = fleet({"a": 3, "b": 3, "c": 3}, links, {"g": gang(7, "20 Gbit/s")})
+    found = solve(stack).placement
+    answer = why(stack, found, "g")
+    assert [(one.text, one.path) for one in answer.reasons if one.rule == RULE] == [
+        (
+            "needs 20 Gbit/s between c and a: one site takes at most 3 of its 7 members; the link has 10 Gbit/s left of 10 Gbit/s",
+            "sites.c.links.a",
+        )
+    ]
+    assert "sites.c.links.a=20 Gbit/s" in {str(fix.edits[0]) for fix in answer.fixes}
+
+
 def test_where_sites_are_compared_the_link_is_the_reason_and_not_the_effort() -> None:
     links = {"a": {"b": "100 Gbit/s", "c": "10 Gbit/s"}, "b": {"c": "50 Gbit/s"}}
     stack = fleet({"a": 3, "b": 3, "c": 3}, links, {"g": gang(6, "20 Gbit/s", place={"balance": "site"})})
