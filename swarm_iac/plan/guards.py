@@ -7,9 +7,10 @@ A replica of a service that is handed over healthy does not count: nobody misses
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from swarm_iac.errors import Refused
+from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import Desired, Observed
 from swarm_iac.model.step import Plan, Verb
 from swarm_iac.plan.state.diff import ended
@@ -43,16 +44,21 @@ def refuse_mass_stop(names: Iterable[str], stops: int, allowed: int) -> None:
         )
 
 
-def refuse_emptied(names: Iterable[str], desired: Mapping[str, Desired], allowed: int) -> None:
-    """Raises Refused when all that runs would stop and the stack declares no workloads: in a small fleet, too, a mistake.
+def refuse_emptied(
+    names: Iterable[str], desired: Mapping[str, Desired], allowed: int, stack: Callable[[], Stack | None] = lambda: None
+) -> None:
+    """Raises Refused when all that runs would stop and nothing is to run: in a small fleet, too, a mistake.
 
-    A single allocation may go: a user who tries the product with one workload removes it again.
+    The stack declares no workloads then, or none of them has a place (`stack`, asked for the words alone). A single allocation
+    may go: a user who tries the product with one workload removes it again.
     """
     found = list(names)
     asked = any(node.managed and node.state.allocations for node in desired.values())
     if len(found) > max(1, allowed) and not asked:
+        known = stack()
+        why = "no workload of the stack would run" if known and known.workloads else "the stack declares no workloads"
         raise Refused(
-            f"this would stop all {len(found)} running allocations ({', '.join(found)}): the stack declares no workloads",
+            f"this would stop all {len(found)} running allocations ({', '.join(found)}): {why}",
             hint=f"if that is meant: --allow-stop {len(found)}, or SWARM_ALLOW_STOP={len(found)} for bare pulumi",
         )
 

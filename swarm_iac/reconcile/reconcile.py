@@ -166,7 +166,7 @@ class Reconciliation:
         guards.refuse_removal(self.observed, leaving, self.transition.all)
         stopped = guards.stopped(self.plan, target.nodes)
         guards.refuse_mass_stop(stopped, target.solve.stops, allowed)
-        guards.refuse_emptied(stopped, target.nodes, allowed)
+        guards.refuse_emptied(stopped, target.nodes, allowed, target.stack)
 
 
 def selected(transition: Transition, only: str) -> Only | None:

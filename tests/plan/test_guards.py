@@ -50,6 +50,11 @@ def test_a_small_fleet_is_not_emptied_by_mistake_either() -> None:
     assert "--allow-stop 4" in told.value.hint
     refuse(4, allowed=4)
     refuse(1)
+    waits = Stack.model_validate(
+        {"fleet": "f", "nodes": {}, "workloads": {"train": {"user": "ada", "gang": 4, "each": {"vcpus": 1, "memory": "1 GB"}}}}
+    )
+    with pytest.raises(Refused, match=r"\(train-0, train-1\): no workload of the stack would run"):
+        guards.refuse_emptied(["train-0", "train-1"], emptied(trainings(2)), 0, lambda: waits)
     some = fleets.desired({"n1": fleets.node({"chat-2": fleets.allocation("chat-2", (), (), 1)}), "n2": fleets.node({})})
     guards.refuse_emptied(["train-0", "train-1"], some, allowed=0)
 

@@ -98,6 +98,35 @@ def test_so_many_members_fit_as_every_way_to_divide_them_says() -> None:
         assert reach(FreeCapacity(snapshot), snapshot.requests["g"], EVERY) == min(8, max(ways)), (sites, rates)
 
 
+def test_so_many_members_fit_where_sites_are_compared_as_every_way_to_divide_them_says() -> None:
+    """As above, with `balance`: the two rules together leave less than each alone."""
+    less = 0
+    for seed in range(150):
+        rng = random.Random(f"compared {seed}")
+        names, skew, members = "abcd"[: rng.choice([2, 3, 4])], rng.choice([1, 2]), rng.choice([3, 5, 8])
+        sites = {name: rng.choice([1, 2, 3, 4]) for name in names}
+        rates = {pair: rng.choice([0, 1, 2, None]) for pair in itertools.combinations(names, 2)}
+        links = {
+            one: {other: f"{rate} Gbit/s" for (first, other), rate in rates.items() if first == one and rate is not None}
+            for one in names
+        }
+        works = {"g": gang(members, "1 Gbit/s", place={"balance": {"over": "site", "skew": skew}})}
+        snapshot = snapshot_of(fleet(sites, links, works), Placement())
+        even = [each for each in itertools.product(*(range(sites[one] + 1) for one in names)) if max(each) - min(each) <= skew]
+        ways = (
+            sum(each)
+            for each in even
+            if all(
+                rate is None or min(each[names.index(one)], each[names.index(other)]) <= rate
+                for (one, other), rate in rates.items()
+            )
+        )
+        most = max(ways)
+        assert reach(FreeCapacity(snapshot), snapshot.requests["g"], EVERY) == min(members, most), (seed, sites, rates)
+        less += most < min(members, max(map(sum, even)))
+    assert less > 20
+
+
 def test_many_gangs_keep_under_a_link_on_a_large_fleet() -> None:
     rng = random.Random(7)
     works = {f"g{i}": gang(rng.choice([2, 3, 4]), f"{rng.choice([5, 10])} Gbit/s") for i in range(30)}
@@ -140,6 +169,30 @@ def test_who_waits_is_told_the_link_its_figures_and_what_would_do() -> None:
     edits = {str(fix.edits[0]) for fix in answer.fixes}
     assert {"sites.a.links.b=30 Gbit/s", "workloads.g.network.between=5 Gbit/s"} <= edits
     assert next(one for one in found.unplaced if one.workload == "g").code == "Resources"
+
+
+def test_of_three_sites_the_link_is_told_that_would_do() -> None:
+    """Not one that is short of less, and with which all would still not fit."""
+    links = {"a": {"b": "100 Gbit/s"}, "b": {"c": "50 Gbit/s"}, "c": {"a": "10 Gbit/s"}}
+    stack = fleet({"a": 3, "b": 3, "c": 3}, links, {"g": gang(7, "20 Gbit/s")})
+    found = solve(stack).placement
+    answer = why(stack, found, "g")
+    assert [(one.text, one.path) for one in answer.reasons if one.rule == RULE] == [
+        (
+            "needs 20 Gbit/s between c and a: one site takes at most 3 of its 7 members; the link has 10 Gbit/s left of 10 Gbit/s",
+            "sites.c.links.a",
+        )
+    ]
+    assert "sites.c.links.a=20 Gbit/s" in {str(fix.edits[0]) for fix in answer.fixes}
+
+
+def test_where_sites_are_compared_the_link_is_the_reason_and_not_the_effort() -> None:
+    links = {"a": {"b": "100 Gbit/s", "c": "10 Gbit/s"}, "b": {"c": "50 Gbit/s"}}
+    stack = fleet({"a": 3, "b": 3, "c": 3}, links, {"g": gang(6, "20 Gbit/s", place={"balance": "site"})})
+    found = solve(stack).placement
+    assert not found.allocations
+    assert {RULE, "balance_holds_skew"} <= {one.rule for one in found.unplaced[0].reasons}
+    assert why(stack, found, "g").fixes
 
 
 def test_a_link_that_carries_less_now_stops_the_gang_and_says_so() -> None:

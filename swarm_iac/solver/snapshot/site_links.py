@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from swarm_iac.model.place.groups import SITE_LINKS
@@ -86,11 +87,17 @@ def left(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity) -
     return fit
 
 
-def most(capacity: FreeCapacity, request: WorkloadRequest, counts: Mapping[str, int]) -> int:
+def most(
+    capacity: FreeCapacity,
+    request: WorkloadRequest,
+    counts: Mapping[str, int],
+    least: Mapping[str, int] = MappingProxyType({}),
+) -> int:
     """The most members in all, where so many more fit in each site (as `group_of` names it) by all other rules.
 
     Of sites in the order of their members, the most first, each has no more than its link to any before it leaves; and numbers
     that keep this in some order keep the rule. So the best order is looked for: over sets of sites, in 2^sites · sites steps.
+    `least`: so many more have to come to a site. 0 where links leave some of them out.
     """
     mine = capacity.groups.get((request.name, "site"), {})
     across = {frozenset(map(site, pair)): rate for pair, rate in members_across(capacity, request).items()}
@@ -99,6 +106,7 @@ def most(capacity: FreeCapacity, request: WorkloadRequest, counts: Mapping[str, 
     whole = {place: counts.get(place, 0) + mine.get(place, 0) for place in sorted(bound)}
     sites = [place for place, count in whole.items() if count]
     stand = sum(mine.get(place, 0) for place in bound)
+    fewest = {place: least.get(place, 0) + mine.get(place, 0) for place in sites}
 
     def after(place: str, before: list[str]) -> int:
         return min([whole[place], *(across.get(frozenset((place, other)), ENDLESS) for other in before)])
@@ -106,14 +114,15 @@ def most(capacity: FreeCapacity, request: WorkloadRequest, counts: Mapping[str, 
     if len(sites) > EXACT:
         first = (whole[one] + sum(after(other, [one]) for other in sites if other != one) for one in sites)
         return alone + max(first) - stand
-    best = [0] * (1 << len(sites))
+    best = [0, *[-1] * ((1 << len(sites)) - 1)]
     for bits in range(len(best)):
+        if best[bits] < 0:
+            continue
         before = [one for i, one in enumerate(sites) if bits >> i & 1]
         for i, place in enumerate(sites):
-            if not bits >> i & 1:
-                more = best[bits] + after(place, before)
-                best[bits | 1 << i] = max(best[bits | 1 << i], more)
-    return alone + max(0, best[-1] - stand)
+            if not bits >> i & 1 and (more := after(place, before)) >= fewest[place]:
+                best[bits | 1 << i] = max(best[bits | 1 << i], best[bits] + more)
+    return alone + best[-1] - stand if best[-1] >= 0 else 0
 
 
 def overloaded(snapshot: Snapshot, counts: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
