@@ -145,8 +145,9 @@ bounded.
 `links` bounds what gangs send from one site to another (`network.between`). Of a gang with members in two sites that is as much
 as the fewer of them send and receive: of six members in `berlin` and two in `paris` with `between: 20 Gbit/s` it is 40 Gbit/s,
 each way. All gangs together keep below the bandwidth of the link; one for which too little is left comes to one site, or is
-pending, and `swarm why` names the link. Each two sites have one link, said at either end; two without one are not bounded. What
-is counted is the guarantee, as everywhere; nodes shape what each member sends, and no node knows who receives it.
+pending, and `swarm why` names the link. Each two sites have one link, said at either end. Two without one are not bounded, and
+neither are nodes without a `site`. What is counted is the guarantee, as everywhere; nodes shape what each member sends, and no
+node knows who receives it.
 
     sites: {berlin: {links: {paris: 100 Gbit/s}}, paris: {}}
 """

@@ -236,6 +236,7 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, sites: str, site: str, 
     (problem,) = raised.value.problems
     assert problem.path.startswith(path) and message in problem.message
     assert problem.place.line in (4, 5) and "\u202e" not in problem.message
+    assert "no site" not in message or problem.hint == "use one of a, or describe it under `sites:`"
 
 
 def test_without_the_link_the_gang_has_a_place() -> None:

@@ -20,7 +20,7 @@ def link_problems(stack: Stack, broken: Collection[str]) -> Iterator[Said]:
         if other == name:
             yield path, f"{name} needs no link to itself", "name another site"
         elif other not in sites and "sites" not in broken:
-            yield path, f"there is no site {other!r}", nearest(other, sites) or "describe it under `sites:`"
+            yield path, f"there is no site {other!r}", _unknown(other, sites)
         elif ends in said:
             yield path, f"the link between {other} and {name} is said at {other} already", "say it at one end"
         said.add(ends)
@@ -28,5 +28,10 @@ def link_problems(stack: Stack, broken: Collection[str]) -> Iterator[Said]:
     for node, one in stack.nodes.items() if sites and "sites" not in broken else ():
         if one.site is not None and one.site not in sites and one.site not in told:
             told.add(one.site)
-            hint = nearest(one.site, sites) or "describe it under `sites:`"
-            yield f"nodes.{node}.site", f"there is no site {one.site!r}", hint
+            yield f"nodes.{node}.site", f"there is no site {one.site!r}", _unknown(one.site, sites)
+
+
+def _unknown(name: str, sites: Collection[str]) -> str:
+    """Misspelt, or not described yet."""
+    hint = nearest(name, sites)
+    return hint if hint.startswith("did you mean") else f"{hint}, or describe it under `sites:`"
