@@ -399,7 +399,7 @@ def test_a_limit_that_was_lent_reads_as_the_plans_and_one_by_hand_does_not(
 ) -> None:
     pair(machine, 140, 20)
     machine.look()
-    monkeypatch.setattr(loans, "_served", lambda context: True)
+    monkeypatch.setattr(lender, "whole", lambda context: True)
     here = context(machine)
     was = here.ledger.get("allocations", "hungry-0", "slice")
 
@@ -414,7 +414,7 @@ def test_a_limit_that_was_lent_reads_as_the_plans_and_one_by_hand_does_not(
         (place / file).write_text(str(text))
         assert (read()["memory_max"], read()["memory_high"]) != (150 * MIB, was["memory_high"]), file
         (place / file).write_text(was_there)
-    monkeypatch.setattr(loans, "_served", lambda context: False)
+    monkeypatch.setattr(lender, "whole", lambda context: False)
     assert read()["memory_most"] is None, "nothing moves it any more"
 
 
@@ -423,7 +423,7 @@ def test_one_that_has_its_guarantee_alone_is_no_drift_though_that_is_not_in_whol
     machine: Machine, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
     pair(machine, 140, 20)
-    monkeypatch.setattr(loans, "_served", lambda context: True)
+    monkeypatch.setattr(lender, "whole", lambda context: True)
     here = context(machine)
     was = dict(here.ledger.get("allocations", "quiet-0", "slice"), memory_low=40 * 10**6)
     here.ledger.record("allocations", "quiet-0", "slice", value=was)
@@ -441,7 +441,7 @@ def test_what_is_read_amid_a_move_is_no_drift(machine: Machine, monkeypatch: pyt
     """Nobody who only reads takes the ledger's lock."""
     pair(machine, 140, 20)
     machine.look()
-    monkeypatch.setattr(loans, "_served", lambda context: True)
+    monkeypatch.setattr(lender, "whole", lambda context: True)
     here = Context(ledger.load(str(machine.root)), check=True, root=str(machine.root))
     was = here.ledger.get("allocations", "quiet-0", "slice")
     place = Path(machine.root, *loans.folder("quiet-0").split("/")[1:])
@@ -540,18 +540,18 @@ def test_what_is_hung_on_the_lender_by_hand_is_drift_and_goes(machine: Machine, 
     monkeypatch.setattr(systemd, "start", lambda context, unit: done.append("start"))
     monkeypatch.setattr(Context, "act", lambda self, argv, **_: done.append(argv[1]))
     loans.serve(here)
-    assert loans._served(here) and not loans.serve(here)
+    assert lender.whole(here) and not loans.serve(here)
     shown["DropInPaths"] = "/etc/systemd/system/service.d/everyones.conf"
-    assert loans._served(here), "what hangs on all services is not ours"
+    assert lender.whole(here), "what hangs on all services is not ours"
     hung.parent.mkdir()
     hung.write_text("[Service]\nExecStart=\nExecStart=/bin/sleep infinity\n")
     shown["DropInPaths"] = f"/etc/systemd/system/{lender.UNIT}.d/override.conf"
-    assert not loans._served(here)
+    assert not lender.whole(here)
     done.clear()
     assert loans.serve(here) and not hung.exists()
     assert done == ["stop", "daemon-reload", "start"]
     shown.update(DropInPaths="", NeedDaemonReload="yes")
-    assert not loans._served(here), "systemd holds another file"
+    assert not lender.whole(here), "systemd holds another file"
 
 
 @pytest.mark.parametrize("after", range(4))
@@ -585,7 +585,7 @@ def test_a_step_that_was_killed_never_leaves_what_was_hung_on_the_lender_running
         loans.serve(here)
     left[0] = 100
     loans.serve(here)
-    assert runs == ["ours"] and loans._served(here)
+    assert runs == ["ours"] and lender.whole(here)
 
 
 def test_a_damaged_record_keeps_no_other_from_moving_and_lends_nothing_of_its_own(machine: Machine) -> None:

@@ -32,6 +32,15 @@ workloads:
 """
 W = "  w: {user: ada, each: {vcpus: 20, memory: 200 GB}}\n"
 USERS = "limits: {user: {gpus: 9, vcpus: 200, memory: 9 TB}, node: {vcpus: 200, memory: 9 TB}}\n"
+#: Of users and nodes more than any of the machines has.
+WIDE = "limits: {user: {gpus: 9, vcpus: 200, memory: 9 TB}, node: {vcpus: 200, memory: 9 TB}}\n"
+EIGHT = """\
+hardware:
+  h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}
+nodes:
+  n1: {hardware: h, ssh: "root@{name}"}
+workloads:
+"""
 FULL = """\
 hardware:
   h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}
@@ -138,8 +147,7 @@ workloads:
   old: {user: ada, priority: high, each: {gpus: 0.7, vcpus: 1}, place: {select: {site: x}}}
   w: {user: ada, each: {gpus: 0.4, vcpus: 1}, place: {spread: node}, replicas: 2}
 """
-    limits = "limits: {user: {gpus: 9, vcpus: 200, memory: 9 TB}, node: {vcpus: 200, memory: 9 TB}}\n"
-    first = pending(tmp_path, HEAD + limits + fleet).reasons[0].text
+    first = pending(tmp_path, HEAD + WIDE + fleet).reasons[0].text
     assert first == "needs 0.4 of a GPU on one card; of those without a replica of it the most that is free of one is 0.3 on b"
 
 
@@ -156,8 +164,7 @@ workloads:
   cores: {user: ada, priority: high, each: {vcpus: 20}, place: {select: {on: b}}}
   w: {user: ada, each: {gpus: 0.5, vcpus: 16}}
 """
-    limits = "limits: {user: {gpus: 9, vcpus: 200, memory: 9 TB}, node: {vcpus: 200, memory: 9 TB}}\n"
-    assert [one.text for one in pending(tmp_path, HEAD + limits + fleet).reasons] == [
+    assert [one.text for one in pending(tmp_path, HEAD + WIDE + fleet).reasons] == [
         "needs 0.5 of a GPU on one card; of those with enough vCPUs the most that is free of one is 0.3 on a",
         "needs 16 vCPUs on one node; of those with enough GPUs the most that is free is 12 on b",
     ]
@@ -293,12 +300,11 @@ nodes:
 workloads:
   mine: {user: ada, priority: low, each: {gpus: 1, vcpus: 1, memory: MEMORY}}
 """
-    limits = "limits: {user: {gpus: 9, vcpus: 200, memory: 9 TB}, node: {vcpus: 200, memory: 9 TB}}\n"
     file = tmp_path / "lab.yaml"
-    file.write_text(HEAD + limits + fleet.replace("MEMORY", "8 GB"))
+    file.write_text(HEAD + WIDE + fleet.replace("MEMORY", "8 GB"))
     last = solve(load(file, today=TODAY).stack).placement
     file.write_text(
-        HEAD + limits + fleet.replace("MEMORY", "10 GB") + "  new: {user: bo, priority: high, each: {gpus: 2, vcpus: 1}}\n"
+        HEAD + WIDE + fleet.replace("MEMORY", "10 GB") + "  new: {user: bo, priority: high, each: {gpus: 2, vcpus: 1}}\n"
     )
     stack, found = solve_keeping(load(file, today=TODAY).stack, last, today=TODAY)
     assert [one.workload for one in found.placement.allocations] == ["new"]
@@ -321,8 +327,7 @@ nodes:
 workloads:
   w: {user: ada, each: {gpus: {count: 1, memory: 80 GB}, vcpus: 1}, network: {egress: 5 Gbit/s}}
 """
-    limits = "limits: {user: {gpus: 9, vcpus: 200, memory: 9 TB}, node: {vcpus: 200, memory: 9 TB}}\n"
-    assert texts(pending(tmp_path, HEAD + limits + fleet)) == [
+    assert texts(pending(tmp_path, HEAD + WIDE + fleet)) == [
         "needs GPUs of 80 GB or more (workloads.w.each.gpus)",
         "needs 5 Gbit/s more of its rack's uplink; of those with GPUs as large the most that is left is 2 Gbit/s in r1 "
         "(racks.r1.uplink)",
@@ -332,11 +337,6 @@ workloads:
 def test_a_share_is_no_reason_of_what_a_limit_keeps_out(tmp_path: Path) -> None:
     """Of six GPUs that are free ada may have none; that bo's team holds two has nothing to do with it."""
     fleet = """\
-hardware:
-  h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}
-nodes:
-  n1: {hardware: h, ssh: "root@{name}"}
-workloads:
   theirs: {user: bo, each: {gpus: 2, vcpus: 1}}
   mine: {user: ada, each: {gpus: 2, vcpus: 1}}
   w: {user: ada, each: {gpus: 2, vcpus: 1}}
@@ -344,25 +344,20 @@ workloads:
     teams = "fleet: lab\nteams:\n  a: {users: [ada], share: 1}\n  b: {users: [bo], share: 1}\n"
     limits = "limits: {user: {gpus: 3, vcpus: 200, memory: 9 TB}, node: {vcpus: 200, memory: 9 TB}}\n"
     file = tmp_path / "lab.yaml"
-    file.write_text(teams + limits + fleet)
+    file.write_text(teams + limits + EIGHT + fleet)
     (one,) = solve(load(file, today=TODAY).stack).placement.unplaced
     assert [reason.rule for reason in one.reasons] == ["user_stays_under_limits"]
 
 
 def test_one_limit_that_holds_for_teams_inside_each_other_is_said_once(tmp_path: Path) -> None:
     fleet = """\
-hardware:
-  h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}
-nodes:
-  n1: {hardware: h, ssh: "root@{name}"}
-workloads:
   mine: {user: ada, priority: high, each: {gpus: 2, vcpus: 1}}
   w: {user: ada, each: {gpus: 2, vcpus: 1}}
 """
     teams = "fleet: lab\nteams:\n  t: {users: [ada], parent: dept}\n  dept: {}\n"
     limits = "limits: {team: {gpus: 3}, user: {gpus: 9, vcpus: 200, memory: 9 TB}, node: {vcpus: 200, memory: 9 TB}}\n"
     file = tmp_path / "lab.yaml"
-    file.write_text(teams + limits + fleet)
+    file.write_text(teams + limits + EIGHT + fleet)
     (one,) = solve(load(file, today=TODAY).stack).placement.unplaced
     assert [(reason.text, reason.path) for reason in one.reasons] == [
         ("needs 2 GPUs; team t has 1 left of 3, in use by user ada 2", "limits.team.gpus")

@@ -14,7 +14,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from swarm_iac.model.place.groups import SITE_LINKS
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
 
@@ -64,7 +63,7 @@ def used(capacity: FreeCapacity, pair: tuple[str, str], but: WorkloadRequest) ->
     return capacity.sent[pair] - crossing(capacity, own, pair)
 
 
-def members_across(capacity: FreeCapacity, request: WorkloadRequest) -> Links:
+def _across(capacity: FreeCapacity, request: WorkloadRequest) -> Links:
     """How many members of a gang may be in both sites of each link: the fewer of the two. Beside all that stands of others."""
     return {pair: max(0, rate - used(capacity, pair, request)) // request.between for pair, rate in capacity.links.items()}
 
@@ -100,7 +99,7 @@ def most(
     `least`: so many more have to come to a site. 0 where links leave some of them out.
     """
     mine = capacity.groups.get((request.name, "site"), {})
-    across = {frozenset(map(site, pair)): rate for pair, rate in members_across(capacity, request).items()}
+    across = {frozenset(map(site, pair)): rate for pair, rate in _across(capacity, request).items()}
     bound = {place for pair in across for place in pair}
     alone = sum(count for place, count in counts.items() if place not in bound)
     whole = {place: counts.get(place, 0) + mine.get(place, 0) for place in sorted(bound)}
@@ -123,22 +122,3 @@ def most(
             if not bits >> i & 1 and (more := after(place, before)) >= fewest[place]:
                 best[bits | 1 << i] = max(best[bits | 1 << i], best[bits] + more)
     return alone + best[-1] - stand if best[-1] >= 0 else 0
-
-
-def overloaded(snapshot: Snapshot, counts: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
-    """What a placement asks of each link that carries less. [bit/s]"""
-    there: dict[tuple[str, str], int] = {}
-    for (name, node), count in counts.items():
-        if name in snapshot.sending and (place := snapshot.nodes[node].site):
-            there[name, place] = there.get((name, place), 0) + count
-    sums = {
-        (one, other): sum(
-            snapshot.requests[name].between * min(there.get((name, one), 0), there.get((name, other), 0))
-            for name in snapshot.sending
-        )
-        for one, other in snapshot.links
-    }
-    return {pair: rate for pair, rate in sums.items() if rate > snapshot.links[pair]}
-
-
-__all__ = ["SITE_LINKS", "between", "crossing", "left", "members_across", "most", "overloaded", "used", "with_links"]

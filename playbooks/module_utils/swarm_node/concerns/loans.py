@@ -276,7 +276,7 @@ def as_recorded(context: Context, allocation: str, was: Mapping[str, Any], found
     """
     if not _takes_part(was):
         return {}
-    keys: Dict[str, Any] = {"memory_most": was["memory_most"] if _served(context) else None}
+    keys: Dict[str, Any] = {"memory_most": was["memory_most"] if lender.whole(context) else None}
     recorded = {key: was.get(key) for key in ("memory_high", "memory_max")}
     # Whoever only reads has no lock: a move may be under way, and one look sees some of it.
     until = context.__dict__.setdefault("moves_end", time.monotonic() + MOVE_WAIT_S) if context.check else float("-inf")
@@ -306,10 +306,6 @@ def lent(context: Context) -> Dict[str, int]:
         for name, one in sorted(pool.items())
         if one.limit != one.share // _PAGE * _PAGE and _may(context, name, pool)
     }
-
-
-def _served(context: Context) -> bool:
-    return lender.whole(context)
 
 
 def serve(context: Context, changed: Mapping[str, Optional[Mapping[str, Any]]] = {}) -> bool:
