@@ -70,7 +70,9 @@ node, and over the fleet. Values that a stack file does not set keep their defau
 many there are, as in `cluster: {licences: 40}, user: {licences: 8}`, and a job releases them when it ends. `replicas` limits
 how many replicas run at a time, each member of a gang included; one that has finished does not count. A workload whose
 smallest request exceeds a limit is a mistake in the file; one that does not fit what is left of it stays pending, and
-`swarm why` names the limit.
+`swarm why` names the limit. The smallest request of a service is all of its replicas, or the lower end of their range; of a
+gang all members; of a job that ends one replica, so a sweep of 400 may run 16 at a time, and the next `swarm up` starts others
+in place of those that have ended.
 
 **`team`** is the limit of each team that sets none of its own under `teams.NAME.limits`, key by key. A team that has others
 inside it counts what all of them hold, so it needs a limit of its own where that of each team is too small for it. `swarm

@@ -20,6 +20,7 @@ from swarm_iac.stackfile.locks import lock
 from swarm_iac.stackfile.reading.compose import YamlNode, compose
 from swarm_iac.stackfile.reading.messages import problem
 from swarm_iac.stackfile.reading.nodes import Nodes, merge
+from swarm_iac.stackfile.reading.other_words import hint_for_switch
 from swarm_iac.stackfile.reading.salvage import salvage
 from swarm_iac.stackfile.reading.shape import PolicyFile, StackFile
 from swarm_iac.stackfile.reading.source import Document, Loaded, Source, Step, join
@@ -124,7 +125,7 @@ def _scan(
         if isinstance(data, bool) and step not in SWITCHES:
             message, hint = (
                 f"{str(data).lower()} does not fit here",
-                f"only {', '.join(SWITCHES[:-1])} and {SWITCHES[-1]} are true or false",
+                hint_for_switch(step) or f"only {', '.join(SWITCHES[:-1])} and {SWITCHES[-1]} are true or false",
             )
         elif step == "until" and data is not None and not isinstance(data, str):
             message, hint = f"expected a date such as 2027-01-31, found {data}", ""

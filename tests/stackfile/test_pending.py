@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from swarm_iac.decision import Decision, decide, keep
-from swarm_iac.errors import StaleLock
+from swarm_iac.errors import StackFileError, StaleLock
 
 TODAY = datetime.date(2026, 6, 1)
 #: `b` waits: for the limit, the node that is cordoned, and the moves that it may cost. `a` and `c` hold all else.
@@ -149,3 +149,31 @@ def test_with_a_proof_that_does_not_say_from_what(root: Path) -> None:
     file.write_text(re.sub(r'placement: ".*"', 'placement: "0"', file.read_text()))
     with pytest.raises(StaleLock, match="b has no place, and no proof says from what that was decided"):
         decided(root, FLEET, frozen=True)
+
+
+SWEEP = """\
+fleet: quota
+teams:
+  t: {users: [ada]}
+limits:
+  user: {gpus: 3}
+hardware:
+  h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}
+nodes:
+  n1: {hardware: h, ssh: "root@n1"}
+workloads:
+  sweep: {user: ada, KIND, each: {gpus: 1}, run: {command: x}}
+"""
+
+
+def test_a_job_may_have_more_replicas_than_may_run_at_a_time(tmp_path: Path) -> None:
+    placement = decided(tmp_path, SWEEP.replace("KIND", "kind: batch, replicas: 40")).placement
+    assert len(placement.allocations) == 3
+    assert [(one.workload, len(one.missing)) for one in placement.unplaced] == [("sweep", 37)]
+    assert "user ada has 0 left of 3" in str(placement.unplaced[0].reasons)
+
+
+@pytest.mark.parametrize("kind", ["kind: serve, replicas: 4", "kind: train, gang: 4"])
+def test_what_is_of_no_use_in_part_may_not(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(StackFileError, match="4 x 1 = 4 GPUs, and user ada may have 3: 1 too many"):
+        decided(tmp_path, SWEEP.replace("KIND", kind))

@@ -96,6 +96,12 @@ def _of_one(stack: Stack, source: Source, running: Callable[[], Placement]) -> l
     return problems + guarantee_problems(stack, source)
 
 
+def _least(workload: Workload) -> int:
+    """Replicas without which the workload is of no use. Of a job that ends each is one: some run, and the others after them."""
+    ends = workload.kind != "serve" and workload.run is not None and workload.gang is None
+    return 1 if ends else max(1, workload.members)
+
+
 def _parts(workload: Workload) -> tuple[_Part, ...]:
     largest = ((LIMITS[key], max(rows, key=lambda row: row.demand(workload))) for key, rows in LIMITED.items())
     return tuple(_Part(limit, row, row.demand(workload), row.path(workload)) for limit, row in largest)
@@ -115,8 +121,8 @@ def _ceilings(
     What stands together ≤ the node's.
     """
     limits = stack.limits
-    members = max(1, workload.members)
-    together = members if workload.place.together == "node" else 1
+    members = _least(workload)
+    together = max(1, workload.members) if workload.place.together == "node" else 1
     levels: tuple[tuple[str, str, NodeCeiling, int], ...] = (
         ("user", f"user {workload.user}", whose.of_user(workload.user), members),
         *(("team", f"team {team}", ceiling, members) for team, ceiling in whose.of_teams(workload.user)),
@@ -151,7 +157,7 @@ def _models(stack: Stack, source: Source, name: str, whose: _Ceilings, running: 
     shapes = (stack.hardware[shape] for shape in sorted({node.hardware for node in stack.nodes.values()} & {*stack.hardware}))
     models = list(dict.fromkeys(shape.gpus.model for shape in shapes if shape.gpus.count and _same_gpu(workload, shape)))
     part = next(one for one in _parts(workload) if one.limit.key == "gpus")
-    members, noun = max(1, workload.members), part.limit
+    members, noun = _least(workload), part.limit
     levels: tuple[tuple[str, str, Ceiling], ...] = (
         ("user", workload.user, whose.of_user(workload.user)),
         *(("team", team, ceiling) for team, ceiling in whose.of_teams(workload.user)),

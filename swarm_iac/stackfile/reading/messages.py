@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from swarm_iac.errors import Problem
 from swarm_iac.stackfile.reading.compose import describe
+from swarm_iac.stackfile.reading.other_words import hint_for_key, hint_for_value
 from swarm_iac.stackfile.reading.source import Document, Step, join
 from swarm_iac.units import Seconds
 
@@ -63,16 +64,6 @@ _EXPECTED = {
     "date_from_datetime_inexact": "expected a date such as 2027-01-31, without a time",
 }
 
-_GONE = "a machine that is off for sure is `lost`; `drain` moves its work away first"
-_ASIDE = "write `drain`: all work leaves; `cordon`: what runs stays"
-#: States of a node as others call them.
-_MEANT = {
-    **dict.fromkeys(("down", "off", "offline", "fail", "failed", "failing", "broken", "error", "unreachable"), _GONE),
-    "dead": "write `lost`",
-    **dict.fromkeys(("up", "idle", "online", "on", "active", "enabled", "resume", "undrain", "uncordon"), "write `ready`"),
-    **dict.fromkeys(("maintenance", "maint", "disabled", "reserved", "unschedulable"), _ASIDE),
-}
-
 #: Keys that are meant by others, by the mapping they stand in.
 _ELSEWHERE = {
     ("time", "warn"): "the warning is the stop signal, so long before the limit: `stop: {signal: USR1, grace: 10 min}`",
@@ -90,7 +81,8 @@ _SHOWN = 10
 def nearest(word: str, known: Iterable[str], what: str = "") -> str:
     """A hint naming what was probably meant, else what there is."""
     names = sorted(set(known))
-    close = get_close_matches(word, names, n=1, cutoff=0.6)
+    longer = [name for name in names if name.startswith(word) and word] if len(word) > 2 else []
+    close = longer[:1] if len(longer) == 1 else get_close_matches(word, names, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]!r}?"
     if not names:
@@ -110,7 +102,23 @@ def problem(document: Document, error: Mapping[str, Any], model: type[BaseModel]
     steps = loc if kind == "missing" else loc[:found]
     place = document.at(steps, key=of_key or kind == "extra_forbidden")
     message, hint = _words(kind, error, loc, model, str(loc[-1]) if of_key and loc else error["input"])
+    if kind == "extra_forbidden":
+        hint = _of_one(document, loc) or hint
     return Problem(place, join(prefix + steps), message, hint)
+
+
+def _of_one(document: Document, loc: tuple[Step, ...]) -> str:
+    """A hint where limits of one team, or of one user, stand among those of each."""
+    level, name = loc[:-1], str(loc[-1])[:60]
+    teams = document.root.data.get("teams")
+    teams = teams if isinstance(teams, dict) else {}
+    if level == ("limits", "team") and name in teams:
+        return f"`team` holds for each team; its own limits are `teams: {{{name}: {{limits: {{gpus: 32}}}}}}`"
+    users = [team.get("users") for team in teams.values() if isinstance(team, dict)]
+    if level == ("limits", "user") and any(name in some for some in users if isinstance(some, list)):
+        other = f"`except: [{{user: {name}, gpus: 24, until: 2027-01-31, reason: paper}}]`"
+        return f"`user` holds for each user; another value is {other}"
+    return ""
 
 
 def problems(document: Document, error: ValidationError, model: type[BaseModel]) -> tuple[Problem, ...]:
@@ -154,8 +162,10 @@ def _words(kind: str, error: Mapping[str, Any], loc: tuple[Step, ...], model: ty
 def _known(key: str, model: type[BaseModel], loc: tuple[Step, ...]) -> str:
     """The nearest key of this mapping, else of one inside of it, else all there are."""
     keys = known_keys(model, loc)
-    if loc and (str(loc[-1]), key) in _ELSEWHERE:
-        return _ELSEWHERE[str(loc[-1]), key]
+    if meant := _ELSEWHERE.get((str(loc[-1]), key), "") if loc else "":
+        return meant
+    if meant := hint_for_key(loc, key):
+        return meant
     if not get_close_matches(key, keys, n=1, cutoff=0.6):
         for inner in keys:
             close = get_close_matches(key, known_keys(model, (*loc, inner)), n=1, cutoff=0.7)
@@ -194,8 +204,9 @@ def _text(kind: str, context: Mapping[str, Any], given: Any) -> tuple[str, str] 
     """Refusals of text, and of what should be text."""
     if kind == "literal_error":
         known = re.findall(r"'([^']*)'", str(context["expected"]))
-        meant = _MEANT.get(str(given).lower(), "") if "drain" in known else ""
-        return f"{describe(given)} is not one of {', '.join(known)}", meant or _close(str(given), known)
+        return f"{describe(given)} is not one of {', '.join(known)}", hint_for_value(str(given), known) or _close(
+            str(given), known
+        )
     if kind == "string_too_long":
         return f"is longer than {context['max_length']} characters", "shorten it"
     if kind == "string_too_short":
