@@ -21,11 +21,16 @@ from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, GpuCount
 GPU_MEMORY: dict[str, Bytes] = {
     name: Bytes.parse(size)
     for name, size in {
-        "V100": "32 GB", "T4": "16 GB", "P100": "16 GB", "A10": "24 GB", "A30": "24 GB", "A40": "48 GB",
-        "A100": "80 GB", "L4": "24 GB", "L40": "48 GB", "L40S": "48 GB", "H100": "80 GB", "H200": "141 GB",
-        "B200": "180 GB", "RTX4090": "24 GB", "RTX5090": "32 GB",
+        "P40": "24 GB", "P100": "16 GB", "V100": "32 GB", "T4": "16 GB", "A2": "16 GB", "A10": "24 GB", "A16": "16 GB",
+        "A30": "24 GB", "A40": "48 GB", "A100": "80 GB", "A800": "80 GB", "A4000": "16 GB", "A4500": "20 GB", "A5000": "24 GB",
+        "A6000": "48 GB", "L4": "24 GB", "L40": "48 GB", "L40S": "48 GB", "H20": "96 GB", "H100": "80 GB", "H800": "80 GB",
+        "H200": "141 GB", "B200": "180 GB", "RTX3090": "24 GB", "RTX4080": "16 GB", "RTX4090": "24 GB", "RTX5080": "16 GB",
+        "RTX5090": "32 GB",
     }.items()
 }  # fmt: skip
+
+#: At the end of a model's name, as in A100-40GB.
+_SIZE = re.compile(r"-([0-9]{1,4})GB$")
 
 #: The name of a GPU model, as in `8 x H100`.
 Model = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,31}$")]
@@ -37,6 +42,12 @@ _GPUS = re.compile(
     r"\s*([0-9]{1,4}(?:\.[0-9]{1,12})?)\s*(?:x\s*([A-Za-z0-9][A-Za-z0-9-]{0,31}(?:\|[A-Za-z0-9][A-Za-z0-9-]{0,31})*)\s*"
     r"(?:/\s*([A-Za-z0-9.+]{1,16})\s*)?)?"
 )
+
+
+def memory_of(model: str) -> Bytes:
+    """Memory of one card: as its name says at the end, else from GPU_MEMORY; 0 where nobody knows."""
+    size = _SIZE.search(model)
+    return Bytes(int(size[1]) * 10**9) if size else GPU_MEMORY.get(model, Bytes(0))
 
 
 def gpu_model(product: str) -> str:
@@ -294,8 +305,8 @@ class Hardware(Value):
 
     @property
     def gpu_memory(self) -> Bytes:
-        """Memory of each GPU: declared, else from GPU_MEMORY, else 0."""
-        return self.gpus.memory or GPU_MEMORY.get(self.gpus.model or "", Bytes(0))
+        """Memory of each GPU: declared, else that of its model; 0 where nobody knows."""
+        return self.gpus.memory or memory_of(self.gpus.model or "")
 
     @property
     def parts(self) -> tuple[tuple[int, int, int], ...]:

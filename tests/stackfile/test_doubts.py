@@ -89,6 +89,20 @@ def test_what_is_surely_not_meant_is_told_with_its_line(old: str, new: str, warn
     assert told(STACK.replace(old, new)) == [warning]
 
 
+def test_a_gpu_of_unknown_memory_is_told_where_somebody_asks_for_memory() -> None:
+    own = STACK.replace("8 x H100", "8 x Accel-9")
+    assert told(own) == []
+    asked = own.replace("tidy: {user: bo, each: {gpus: 1}", "tidy: {user: bo, each: {gpus: {count: 1, memory: 20 GB}}")
+    (warning,) = told(
+        asked.replace("tuning: {", "  # l: is known\ntuning: {")
+        .replace("hardware: {h:", "hardware: {l: {gpus: 1 x L4, vcpus: 4, memory: 64 GB}, h:")
+        .replace("workloads:", '  l-1: {hardware: l, ssh: "root@{name}"}\nworkloads:')
+    )
+    assert "Accel-9 is no GPU model that is known, so nobody knows its memory, and tidy asks for GPUs of so much" in warning
+    for known in ("8 x A100-40GB", "{count: 8, model: Accel-9, memory: 40 GB}"):
+        assert told(asked.replace("8 x Accel-9", known)) == []
+
+
 @pytest.mark.parametrize(
     ("key", "small", "whole"),
     [("hugepages_1g", "1 GB", "1 GiB"), ("hugepages", "1 MB", "2 MiB"), ("hugepages_1g", "1023 MiB", "1 GiB")],

@@ -124,6 +124,16 @@ def _first_taint(request: WorkloadRequest, host: NodeCapacity) -> str:
     return f"the taint {keeping_off(request, host)[0]}"
 
 
+def _other_model(request: WorkloadRequest, host: NodeCapacity) -> str:
+    return "another GPU model" if host.capacity[GPUS] else "no GPUs"
+
+
+def _other_memory(request: WorkloadRequest, host: NodeCapacity) -> str:
+    if not host.capacity[GPUS]:
+        return "no GPUs"
+    return "smaller GPUs" if host.gpu_memory else "GPUs of unknown memory"
+
+
 def _uncut(request: WorkloadRequest, host: NodeCapacity) -> str:
     return "other MIG profiles" if host.mig else "GPUs that may not be cut"
 
@@ -162,12 +172,12 @@ FIT = (
     ),
     NodeRule(
         fits=gpu_model_matches, path="each.gpus", judged="gpus_match_request",
-        leaves="with its GPU model", lacks="another GPU model",
+        leaves="with its GPU model", lacks=_other_model,
         text=lambda _, request: f"needs {request.model}, which the nodes that would do have not",
     ),
     NodeRule(
         fits=gpu_memory_suffices, path="each.gpus", judged="gpus_match_request",
-        leaves="with GPUs as large", lacks="smaller GPUs",
+        leaves="with GPUs as large", lacks=_other_memory,
         text=lambda _, request: f"needs GPUs of {Bytes(request.gpu_memory)} or more",
     ),
     NodeRule(

@@ -73,6 +73,12 @@ def _hardware(stack: Stack) -> Iterator[tuple[str, str, str]]:
     """A model that nobody knows, close to one that everybody knows; with its memory it is meant as it is written. Huge pages
     of which not one is whole.
     """
+    asked = {
+        shape.gpus.model: name
+        for name, one in reversed(stack.workloads.items())
+        for shape in stack.hardware.values()
+        if one.each.gpus.memory and one.each.gpus.count and one.each.gpus.allows(shape.gpus.model)
+    }
     for name, one in stack.hardware.items():
         for key, page in (("hugepages", HUGE_PAGE), ("hugepages_1g", GIANT_PAGE)):
             size = int(getattr(one, key))
@@ -82,9 +88,12 @@ def _hardware(stack: Stack) -> Iterator[tuple[str, str, str]]:
                 yield f"hardware.{name}.{key}", words, f"write {whole}, or more"
         model = one.gpus.model or ""
         close = get_close_matches(model.upper(), GPU_MEMORY, n=1, cutoff=0.8)
-        if model and model not in GPU_MEMORY and one.gpus.memory is None and close:
-            hint = f"did you mean {close[0]}? Else write {{count: {one.gpus.count}, model: {model}, memory: …}}"
-            yield f"hardware.{name}.gpus", f"{model} is no GPU model that is known, so nobody knows its memory", hint
+        if model and not one.gpu_memory and (close or model in asked):
+            hint = f"write {{count: {one.gpus.count}, model: {model}, memory: …}}"
+            hint = f"did you mean {close[0]}? Else {hint}" if close else hint
+            words = f"{model} is no GPU model that is known, so nobody knows its memory"
+            words += f", and {asked[model]} asks for GPUs of so much" if model in asked else ""
+            yield f"hardware.{name}.gpus", words, hint
 
 
 def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:

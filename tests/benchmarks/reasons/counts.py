@@ -65,9 +65,10 @@ def _unsuited(stack: Stack, name: str, node: str) -> Iterator[str]:
         yield f"have the taint {min(taints)}"
     request = workload.each.gpus
     if request.count and request.model is not None and hardware.gpus.model not in request.model.split("|"):
-        yield "have another GPU model"
+        yield "have another GPU model" if hardware.gpus.count else "have no GPUs"
     if request.count and int(request.memory or 0) > int(hardware.gpu_memory if hardware.gpus.count else 0):
-        yield "have smaller GPUs"
+        has = "smaller GPUs" if hardware.gpu_memory else "GPUs of unknown memory"
+        yield f"have {has}" if hardware.gpus.count else "have no GPUs"
     if request.profile and (
         request.profile not in hardware.profiles or hardware.profiles[request.profile].part != request.part
     ):
