@@ -16,9 +16,10 @@ from swarm_iac.model.step import Plan, Verb
 from swarm_iac.plan.state.diff import ended
 from swarm_iac.plan.state.ownership import UNPLACED
 from swarm_iac.plan.step_graph.actions import gang_failed
+from swarm_iac.ranges import natural, ranges
 
 _SERVES = ("healthy-first", "one-by-one")
-#: Names that a refusal lists of each node. Of what would stop it lists all: who allows it must have read them.
+#: Names that a refusal lists of each node. Of what would stop it lists all, as ranges: who allows it must have read them.
 _SHOWN = 8
 
 
@@ -31,7 +32,7 @@ def stopped(plan: Plan, desired: Mapping[str, Desired]) -> tuple[str, ...]:
     whys = {step.allocation: step.why for step in plan.steps if step.verb is Verb.STOP and step.why != UNPLACED}
     ones = (each for node in desired.values() for each in node.state.allocations.items())
     failed = {name for name, one in ones if whys.get(name) == gang_failed(one.workload)}
-    return tuple(sorted(whys.keys() - goes_on - failed))
+    return tuple(sorted(whys.keys() - goes_on - failed, key=natural))
 
 
 def refuse_mass_stop(names: Iterable[str], stops: int, allowed: int) -> None:
@@ -39,7 +40,7 @@ def refuse_mass_stop(names: Iterable[str], stops: int, allowed: int) -> None:
     found = list(names)
     if len(found) > max(stops, allowed):
         raise Refused(
-            f"this would stop {len(found)} running allocations ({', '.join(found)}), and solve.stops is {stops}",
+            f"this would stop {len(found)} running allocations ({ranges(found)}), and solve.stops is {stops}",
             hint=f"if that is meant: --allow-stop {len(found)}, or SWARM_ALLOW_STOP={len(found)} for bare pulumi",
         )
 
@@ -58,7 +59,7 @@ def refuse_emptied(
         known = stack()
         why = "no workload of the stack would run" if known and known.workloads else "the stack declares no workloads"
         raise Refused(
-            f"this would stop all {len(found)} running allocations ({', '.join(found)}): {why}",
+            f"this would stop all {len(found)} running allocations ({ranges(found)}): {why}",
             hint=f"if that is meant: --allow-stop {len(found)}, or SWARM_ALLOW_STOP={len(found)} for bare pulumi",
         )
 

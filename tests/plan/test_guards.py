@@ -28,7 +28,7 @@ def emptied(seen: dict[str, Observed]) -> dict[str, Desired]:
 def test_an_emptied_list_of_workloads_is_refused_with_the_number_it_would_stop() -> None:
     seen = trainings(9)
     names = guards.stopped(steps(seen, emptied(seen)), emptied(seen))
-    with pytest.raises(Refused, match=r"would stop 9 running allocations \(train-0, .*, train-7, train-8\)") as told:
+    with pytest.raises(Refused, match=r"would stop 9 running allocations \(train-\[0-8\]\)") as told:
         guards.refuse_mass_stop(names, stops=8, allowed=0)
     assert "--allow-stop 9" in told.value.hint
     with pytest.raises(Refused):
@@ -44,7 +44,7 @@ def test_a_small_fleet_is_not_emptied_by_mistake_either() -> None:
         guards.refuse_emptied(guards.stopped(steps(seen, wanted), wanted), wanted, allowed)
 
     with pytest.raises(
-        Refused, match=r"stop all 4 running allocations \(train-0, .*\): the stack declares no workloads"
+        Refused, match=r"stop all 4 running allocations \(train-\[0-3\]\): the stack declares no workloads"
     ) as told:
         refuse(4)
     assert "--allow-stop 4" in told.value.hint

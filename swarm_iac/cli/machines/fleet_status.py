@@ -23,6 +23,7 @@ from swarm_iac.plan.state import runtimes
 from swarm_iac.plan.state.completion import runs_on
 from swarm_iac.plan.state.diff import ended
 from swarm_iac.plan.state.mismatch import mismatches
+from swarm_iac.ranges import natural
 from swarm_iac.stackfile.reading.messages import nearest
 from swarm_iac.units import Bytes
 
@@ -132,7 +133,7 @@ def allocation_rows(view: FleetView) -> Iterator[tuple[object, ...]]:
 
     growing = {one.workload for one in view.decision.placement.growing}
     lighter = {one.workload: one.variant for one in view.decision.placement.lighter}
-    for one in view.decision.placement.allocations:
+    for one in sorted(view.decision.placement.allocations, key=lambda one: natural(one.name)):
         seen = view.observed.get(one.node)
         there = view.decision.stack.runs_as(one)
         health = "unreachable" if seen is None or seen.error else health_words(seen, there) or "not there yet"

@@ -28,6 +28,7 @@ from swarm_iac.plan.show.summary import Summary, given_up, pending, summary
 from swarm_iac.plan.show.wave_rows import waves
 from swarm_iac.plan.state import cpulist, format
 from swarm_iac.printable import printable
+from swarm_iac.ranges import natural
 
 #: Of an allocation that comes or goes, what is worth a line, and the resource that it is; its row in Pulumi has the rest.
 _TELLING = {**{next(iter(how.at)): row.name for row, how in ENFORCED if how.in_line}, "unit.command": ""}
@@ -157,7 +158,7 @@ def as_json(plan: Plan, context: Context) -> dict[str, Any]:
 def moves(context: Context) -> Iterator[tuple[str, str, str, str]]:
     """Allocation, old node, new node, and why: what the stack says of the old node, else who takes its place."""
     before = context.before.by_name()
-    for name, one in sorted(context.after.by_name().items()):
+    for name, one in sorted(context.after.by_name().items(), key=lambda pair: natural(pair[0])):
         old = before.get(name)
         if old is not None and old.node != one.node:
             yield name, old.node, one.node, context.moved[name]
@@ -190,7 +191,7 @@ def _changes(plan: Plan, context: Context) -> Rows:
         by_node.setdefault(step.node, []).append(step)
         of.setdefault((step.node, step.allocation), []).append(step)
     shown: dict[str, list[tuple[str, str]]] = {}
-    for (node, name), why in sorted(whole.items()):
+    for (node, name), why in sorted(whole.items(), key=lambda pair: natural(pair[0][1])):
         shown.setdefault(node, []).append((name, why))
     for node, mine in sorted(by_node.items()):
         _cards(table, node, mine)

@@ -9,6 +9,7 @@ from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.step import Plan, Step, Verb
 from swarm_iac.printable import printable
+from swarm_iac.ranges import natural
 
 #: Names that the line itself lists per reason; the section about stops has all of them.
 _SHOWN = 8
@@ -102,9 +103,10 @@ def summary(plan: Plan, stops: Mapping[str, str], pending: int) -> Summary:
     rest = (changed | starts | checked) - move - stop.keys() - restart - start
     given = {node for node, steps in nodes.items() if any(step.verb is Verb.RESTORE for step in steps)}
     return Summary(
-        start=tuple(sorted(start)), move=tuple(sorted(move)), restart=tuple(sorted(restart)),
-        stop={name: stops.get(name) or why or "no longer wanted" for name, why in sorted(stop.items())},
-        change=tuple(sorted(rest)), configure=tuple(sorted(nodes.keys() - given)), restore=tuple(sorted(given)),
+        start=tuple(sorted(start, key=natural)), move=tuple(sorted(move, key=natural)),
+        restart=tuple(sorted(restart, key=natural)),
+        stop={name: stops.get(name) or stop[name] or "no longer wanted" for name in sorted(stop, key=natural)},
+        change=tuple(sorted(rest, key=natural)), configure=tuple(sorted(nodes.keys() - given)), restore=tuple(sorted(given)),
         deferred=len(plan.deferred), pending=pending,
     )  # fmt: skip
 
