@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 from swarm_iac.model.placement import Goal
@@ -13,7 +14,7 @@ from swarm_iac.solver.decide.clearing import cleared, fewer
 from swarm_iac.solver.decide.large import fill
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import CHANGE, FROM_NOTHING, columns, in_all
-from swarm_iac.solver.exact.search import Found, Score, bounded, capped, stricter
+from swarm_iac.solver.exact.search import Found, Score, bounded, capped, never, stricter
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.repair.fewest_moves import moves_goal
 from swarm_iac.solver.repair.greedy import ORDERS, greedy
@@ -159,9 +160,16 @@ def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
         return best
     watch.phase("keeping what runs")
     effort, known = in_all(snapshot, CHANGE) * STOPPING, best[0].scores
-    again = _all_at_once(snapshot, classified, most, best[1], watch, effort, known)
+    again = _all_at_once(snapshot, classified, most, best[1], watch, effort, known, enough=_as_before(known))
     better, other = (best, again) if _values(best) > _values(again) else (again, best)
     return replace(better[0], scores=stricter(better[0].scores, other[0].scores)), *better[1:]
+
+
+def _as_before(known: list[Score]) -> Callable[[list[Score]], bool]:
+    """Has a search settled who stops and who moves just as an earlier one? Then the rest is as that left it."""
+    upto = 1 + next(i for i, (aim, _, _) in enumerate(known) if aim.name == "shifts")
+    values = [value for _, value, _ in known[:upto]]
+    return lambda scores: len(scores) >= upto and [value for _, value, _ in scores[:upto]] == values
 
 
 def _eased(snapshot: Snapshot, classified: Classified, task: Task, most: dict[str, int], answer: Answer) -> Answer:
@@ -191,14 +199,16 @@ def _all_at_once(
     watch: Watch,
     left: float,
     known: list[Score] | None = None,
+    enough: Callable[[list[Score]], bool] = never,
 ) -> Answer:
     """Everything in one model. Where that proves too little, what a few nodes at a time give if it is better.
 
-    `counts`: a placement to begin with. `known`: what an earlier search of the same found.
+    `counts`: a placement to begin with. `known`: what an earlier search of the same found. Once the scores are `enough`, the
+    goals after them are only measured.
     """
     gpus = PriorityBounds(snapshot, most, columns(snapshot, watch), classified)
     task = full_task(snapshot, classified)
-    first = best = attempt(snapshot, task, most, counts, True, watch, gpus=gpus, left=left * WIDE, known=known)
+    first = best = attempt(snapshot, task, most, counts, True, watch, gpus=gpus, left=left * WIDE, known=known, enough=enough)
     left -= first[0].spent
 
     def better(best: Answer, other: Pairs) -> Answer:
