@@ -118,7 +118,8 @@ more of those, of share 1. What a team holds at a higher priority counts, too.
     speech: {users: [bo], share: 2, guarantee: {gpus: 4}}
 
 First GPUs are placed that are due, then whatever else fits: a share that is idle is **lent**. `guarantee` is in GPUs and comes
-before shares: up to it, what the team has running is stopped for no other team, not even for a higher priority. It does not
+before shares: up to it, what the team has running is stopped for no other team, not even for a higher priority. Work
+of the team itself takes the place of what it runs if its priority is higher and it holds as many GPUs. It does not
 keep idle GPUs free; others use them until then. With `solve: {reclaim: true}` a running replica that is lent is stopped for a
 team that has less than it is due, and the plan names both; that brings no team below what it is due. Without it, nobody is
 stopped for his equals, and who is owed GPUs gets them as jobs end. These are goals: a search that is cut may miss them, and

@@ -41,8 +41,8 @@ def score(snapshot: Snapshot, classified: Classified, counts: Counter[tuple[str,
         placed[name] += count
     stays = Counter((a.workload, a.node) for a in classified.stay.values())
     softs = Counter((a.workload, a.node) for a in classified.soft.values())
-    weighed, stood = _weighed(snapshot, counts), _weighed(snapshot, stays)
-    values: list[int] = _guaranteed(snapshot, stood, weighed)
+    weighed = _weighed(snapshot, counts)
+    values: list[int] = _guaranteed(snapshot, stays, counts, placed)
     for level in (2, 1, 0):
         requests = [a for a in snapshot.requests.values() if a.priority == level]
         before, after = _of_shares(snapshot, placed, weighed, level, by_workload(stays))
@@ -125,12 +125,22 @@ def _lowest(snapshot: Snapshot, name: str) -> int:
     return min((_weight(snapshot, one.node) for one in snapshot.running.get(name, ()) if one.node in snapshot.nodes), default=1)
 
 
-def _guaranteed(snapshot: Snapshot, stays: Counter[str], placed: Counter[str]) -> list[int]:
-    """Before all: what is guaranteed to teams, and may stay."""
+def _guaranteed(
+    snapshot: Snapshot, stays: Counter[tuple[str, str]], counts: Counter[tuple[str, str]], placed: Counter[str]
+) -> list[int]:
+    """Before all, level by level: what is guaranteed to teams and may stay, beside all that they have of the levels above."""
     if snapshot.shares is None or not snapshot.shares.guarantees:
         return []
-    could, held = _held(snapshot, stays, 0), _held(snapshot, placed, 0)
-    return [sum(min(most, could[team], held[team]) for team, most in snapshot.shares.guarantees.items())]
+    could, weighed, totals = _held(snapshot, _weighed(snapshot, stays), 0), _weighed(snapshot, counts), by_workload(stays)
+    found = []
+    for level in (2, 1, 0):
+        mine = {name for name, one in snapshot.requests.items() if one.priority == level and one.gpus}
+        kept = {name: min(totals[name], placed[name]) * _lowest(snapshot, name) for name in mine}
+        above = {name: count for name, count in weighed.items() if snapshot.requests[name].priority > level}
+        held = _held(snapshot, Counter(above) + Counter(kept), level)
+        if any(totals[name] for name in mine) and any(could[team] for team in snapshot.shares.guarantees):
+            found.append(sum(min(most, could[team], held[team]) for team, most in snapshot.shares.guarantees.items()))
+    return found
 
 
 def _of_shares(
@@ -327,7 +337,7 @@ def check_exact(before: Stack, now: Stack, *, proven: bool = True) -> None:
     assert ours == optimum if not local else ours[:-1] == optimum[:-1]
     assert sum(1 for move in solution.moves if move.target and not move.forced) <= now.solve.moves
     assert solution.proof.optimal or local or not proven
-    assert all(goal.value <= goal.bound for goal in solution.proof.goals if "share" in goal.name or goal.name == "guaranteed")
+    assert all(goal.value <= goal.bound for goal in solution.proof.goals if "share" in goal.name or "guaranteed" in goal.name)
     assert not [one for one in solution.placement.unplaced if any(reason.rule == "effort" for reason in one.reasons)]
 
 

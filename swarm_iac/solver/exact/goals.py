@@ -23,7 +23,7 @@ replicas together are worth less than one GPU. Because of the order, a running a
 places a higher priority. load_w is what one replica takes of the fleet (worth.loads), ran_w = min(running_w, placed_w),
 and place_w counts from the end of the file. A rebalance puts moves, shifts and (order) after nodes.
 
-Where GPUs are shared by teams, `guaranteed` is the first goal of all, and with `solve.reclaim` LEVEL_stay_without_gpus (as
+Where GPUs are shared by teams, LEVEL_guaranteed of all levels come first, and with `solve.reclaim` LEVEL_stay_without_gpus (as
 LEVEL_stay, of those that hold none), LEVEL_share_kept and LEVEL_share come before LEVEL_stay: see `team_goals`.
 """
 
@@ -93,7 +93,7 @@ def _placing(fleet: FleetModel, keeping: Keeping, possible: dict[str, int], leve
 def _with_shares(fleet: FleetModel, keeping: Keeping, possible: dict[str, int], found: list[Aim]) -> list[Aim]:
     """Shares of teams among the goals about placing: after what may stay, or with `solve.reclaim` before it."""
     teams = TeamGoals(fleet, keeping, possible)
-    ordered = teams.guaranteed()
+    ordered = [aim for level in LEVELS for aim in teams.guaranteed(level, PRIORITIES[level])]
     for i, level in enumerate(LEVELS):
         stay, running, placed = found[3 * i : 3 * i + 3]
         within = teams.within(level, PRIORITIES[level])

@@ -1,6 +1,6 @@
 """How much of what teams are due do they hold? Goals over the teams, where GPUs are shared by them.
 
-    guaranteed        max   Σ_t min(held_t, guarantee_t, stay_t)      over all priorities, stay_t: GPUs of t that may stay
+    LEVEL_guaranteed  max   Σ_t min(above_t + stay_t, guarantee_t)    of the level what may stay, and all of those above it
     LEVEL_share_kept  max   Σ_t min(ran_t, due_t)                     with `solve.reclaim`: nobody falls below what he is due
     LEVEL_share       max   Σ_t min(held_t, due_t)                    of the level and those above it
 
@@ -45,16 +45,26 @@ class TeamGoals:
             name: [(fleet.x[name, node], of.of(node)) for node in fleet.by_request.get(name, ())] for name in snapshot.requests
         }
 
-    def guaranteed(self) -> list[Aim]:
-        """What is guaranteed and may stay is not taken by another team."""
+    def guaranteed(self, level: str, priority: int) -> list[Aim]:
+        """What of the level is guaranteed and may stay is not taken by another team.
+
+        New work of the team itself takes the place of what stays if it has a higher priority: it counts, and its equals do not.
+        """
         if not self.shares.guarantees:
             return []
-        stay: Counter[str] = Counter(self.weighed)
+        requests, stay = self.fleet.task.snapshot.requests, Counter(self.weighed)
         for (name, node), count in self.fleet.task.stay.items():
             stay[name] += count * self.weights.of(node)
         held = self._by_team(lambda name: stay[name], 0)
         most = {team: min(held[team], amount) for team, amount in self.shares.guarantees.items() if held[team]}
-        return [replace(self._aim("guaranteed", most, self.placed, 0, self.weighed, self._possible), runs=True)] if most else []
+        mine = [name for name, one in requests.items() if one.priority == priority and size(one)]
+        if not most or not any(stay[name] for name in mine):
+            return []
+        of_level = {name: [(var, self.lowest[name])] for name in mine if (var := self.keeping.stayed.get(name)) is not None}
+        above = {name: found for name, found in self.placed.items() if requests[name].priority > priority}
+        fixed = self.weighed | {name: self.fixed[name] * self.lowest[name] for name in mine}
+        aim = self._aim(f"{level}_guaranteed", most, above | of_level, priority, fixed, self._possible)
+        return [replace(aim, runs=True)]
 
     def kept(self, level: str, priority: int) -> list[Aim]:
         """Of what ran."""
