@@ -1,0 +1,192 @@
+"""How does a command know what is live where another clone decides, and how does an autopilot lead all clones?
+
+The state has one live layer for all clones, with the leader of now: see swarm_iac/live/shared.py. Where the state is in the
+clone itself, nobody else can have it: nothing is leased there, and the lock on a file is enough.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from swarm_iac.cli import engine
+from swarm_iac.errors import Retryable
+from swarm_iac.live import checkpoint
+from swarm_iac.live import file as live_file
+from swarm_iac.live.shared import Leader, Shared, superseded
+from swarm_iac.live.sharing import KEEP, RELEASE
+from swarm_iac.printable import printable
+from swarm_iac.run_options import VARIABLES, RunOptions
+from swarm_iac.stackfile.locks.companions import Files
+
+Say = Callable[[str], None]
+#: One command reads the state once in so long. [s]
+_FRESH = 5.0
+_read: dict[tuple[Path, str], float] = {}
+
+
+def read(root: Path, name: str) -> Shared | None:
+    """What the state has now, for all clones. Raises Retryable where it cannot be read."""
+    return checkpoint.read(root, name, {**os.environ, **engine.environment(root, lambda text: None)})
+
+
+def fetch(root: Path, name: str, say: Say) -> None:
+    """Let this clone know what is live. A state that cannot be read is no error here: then it is what was known last."""
+    before = _read.get((root, name))
+    if RunOptions.of(os.environ).offline or (before is not None and time.monotonic() - before < _FRESH):
+        return
+    if not checkpoint.backend(root) or not checkpoint.concerns(root, name):
+        return
+    _read[root, name] = time.monotonic()
+    try:
+        checkpoint.taken(root, name, read(root, name))
+    except Retryable as error:
+        say(f"what is live is as last known here: {error.message}")
+
+
+def after_waking(root: Path, name: str) -> dict[str, str]:
+    """Variables of an `up` that tells all clones which nodes this one has powered on; none where all know."""
+    path = Files.of(root, name).live
+    if path is None or not checkpoint.shared_by_clones(root) or not checkpoint.concerns(root, name):
+        return {}
+    there, mine = read(root, name), live_file.at(path)
+    if there is None or superseded(there, mine, live_file.identity(path.parent)):
+        return {}
+    return {} if there.layer.power == mine.power else {VARIABLES["share"]: KEEP}
+
+
+@dataclass
+class Leadership:
+    """One autopilot among those of all clones. `lease`: for which it leads unless it renews that [s].
+
+    `leads`: it takes the lease, and does not only respect that of others, as one does that ends after one decision.
+    """
+
+    root: Path
+    name: str
+    say: Say
+    lease: float
+    leads: bool = True
+    _since: float | None = None
+    _generation: int = -1
+    _fetched: float | None = None
+    _others: tuple[object, float] = (None, 0.0)
+    _late: str = ""
+    _watched: float = 0.0
+
+    @property
+    def _path(self) -> Path:
+        path = Files.of(self.root, self.name).live
+        assert path is not None, "a stack of a fleet repository has one"
+        return path
+
+    @property
+    def shared(self) -> bool:
+        """May there be others?"""
+        return checkpoint.shared_by_clones(self.root)
+
+    @property
+    def due(self) -> bool:
+        """Is it time to renew the lease?"""
+        return self.shared and self.leads and (self._since is None or time.monotonic() - self._since >= self.lease / 3)
+
+    def variables(self) -> dict[str, str]:
+        """Of an `up` that puts this clone's layer into the state."""
+        if not self.shared or not self.leads:
+            return {VARIABLES["share"]: KEEP}
+        who = f"{os.uname().nodename} process {os.getpid()}"
+        me = live_file.identity(self._path.parent)
+        leader = Leader(id=me, who=who, at=time.time(), lease=self.lease, watched=self._watched)
+        return {VARIABLES["share"]: leader.model_dump_json()}
+
+    def begin(self) -> None:
+        """May this autopilot decide now? It takes the lease, if it does not have it.
+
+        Raises Retryable where another one leads, and where its own lease was not renewed in time.
+        """
+        if not self.shared:
+            return
+        now = time.monotonic()
+        if self._since is None or self._fetched is None or now - self._fetched >= min(30.0, self.lease / 6):
+            self._fetch(now)
+        if self._since is not None and now - self._since >= 0.8 * self.lease:
+            self._since = None
+            raise Retryable(f"its lease as the leader could not be renewed: {self._late or 'no `up` was possible'}", after=5)
+        if self._since is None and self.leads:
+            self.push()
+
+    def _fetch(self, now: float) -> None:
+        there = read(self.root, self.name)
+        self._fetched = now
+        if checkpoint.taken(self.root, self.name, there):
+            self._generation = live_file.at(self._path).generation
+        leader = there.leader if there else None
+        if leader is None or leader.id == live_file.identity(self._path.parent):
+            self._others, self._watched = (None, now), 0.0
+            return
+        self._since = None
+        if self._others[0] != leader:
+            self._others = (leader, now)
+        self._watched = now - self._others[1]
+        if leader.left(time.time()) > 0 and self._watched < leader.lease:
+            raise Retryable(f"another autopilot leads: {leader}", after=min(30.0, leader.lease / 6))
+
+    def push(self) -> None:
+        """Put this clone's layer into the state, with the lease. No node is asked. Raises Retryable."""
+        generation = live_file.at(self._path).generation
+        words = ["up", "--yes", "--skip-preview", "--target", "**Live**"]
+        done = engine.pulumi(self.root, self.name, words, self.say, capture=True, more={**_UNASKED, **self.variables()})
+        if done.returncode:
+            self._fetched = None
+            raise Retryable(f"the live layer was not shared: {_last_error(done.stdout)}", after=5)
+        self.pushed(generation)
+
+    def tell(self) -> None:
+        """What was written in this clone is known to all from now on. Raises Retryable where that has to wait."""
+        if self.shared and live_file.at(self._path).generation != self._generation:
+            self.push()
+
+    def pushed(self, generation: int) -> None:
+        """An `up` has put that into the state, and renewed the lease."""
+        self._since, self._generation, self._late, self._watched = time.monotonic(), generation, "", 0.0
+
+    def settle(self) -> None:
+        """At the end of a tick: share what is not, and renew the lease if it is time. What is in the way is said once.
+
+        Nothing is lost by a push that has to wait: the next tick tries again, until the lease is nearly over.
+        """
+        if not self.shared:
+            return
+        try:
+            self.push() if self.due else self.tell()
+        except Retryable as error:
+            if str(error) != self._late:
+                self.say(f"shared later: {error}")
+            self._late = str(error)
+
+    def end(self) -> None:
+        """Give the lease back."""
+        if self._since is None or not self.shared or not self.leads:
+            return
+        self._since = None
+        words = ["up", "--yes", "--skip-preview", "--target", "**Live**"]
+        more = {**_UNASKED, VARIABLES["share"]: RELEASE}
+        try:
+            done = engine.pulumi(self.root, self.name, words, self.say, capture=True, more=more)
+            why = _last_error(done.stdout) if done.returncode else ""
+        except Retryable as error:
+            why = str(error)
+        if why:
+            self.say(f"the lease as the leader was not given back, and ends by itself: {why}")
+
+
+#: No node is asked by an `up` of the live layer alone.
+_UNASKED: Mapping[str, str] = {VARIABLES["offline"]: "1", VARIABLES["frozen"]: "1"}
+
+
+def _last_error(text: str | None) -> str:
+    lines = [line.strip() for line in (text or "").splitlines() if "error" in line.lower()]
+    return printable((lines or ["no error was printed"])[-1][:300])
