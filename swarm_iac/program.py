@@ -26,10 +26,10 @@ from swarm_iac.live.shared import Shared
 from swarm_iac.model.placement import Growing, Lighter, Unplaced
 from swarm_iac.model.state import Observed
 from swarm_iac.observe import Ended, observe
-from swarm_iac.provider.resource import Fleet, Lineage, Live
+from swarm_iac.provider.resource import Fleet, Lineage, LiveLayer
 from swarm_iac.run_options import RunOptions
 
-__all__ = ["Fleet", "Lineage", "Live", "main"]
+__all__ = ["Fleet", "Lineage", "LiveLayer", "main"]
 
 
 def main(root: Path | None = None) -> Fleet:
@@ -62,7 +62,7 @@ def main(root: Path | None = None) -> Fleet:
 
 def _beside(folder: Path, name: str, live: Shared) -> pulumi.ResourceOptions:
     """Register what is live; the fleet comes after it, and not at all if that is refused."""
-    registered = Live(name, live.inputs())
+    registered = LiveLayer(name, live.inputs())
     if not pulumi.runtime.is_dry_run():
         registered.version.apply(lambda _: sharing.written(folder, name, live))
     return pulumi.ResourceOptions(depends_on=[registered])

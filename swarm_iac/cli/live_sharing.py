@@ -168,7 +168,7 @@ class Leadership:
             self._late = str(error)
 
     def end(self) -> None:
-        """Give the lease back."""
+        """Release the lease."""
         if self._since is None or not self.shared or not self.leads:
             return
         self._since = None
@@ -180,7 +180,7 @@ class Leadership:
         except Retryable as error:
             why = str(error)
         if why:
-            self.say(f"the lease as the leader was not given back, and ends by itself: {why}")
+            self.say(f"the lease as the leader was not released, and ends by itself: {why}")
 
 
 #: No node is asked by an `up` of the live layer alone.

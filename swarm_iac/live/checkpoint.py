@@ -19,7 +19,7 @@ import yaml
 from swarm_iac.errors import Retryable
 from swarm_iac.live import file as live_file
 from swarm_iac.live.layer import Layer
-from swarm_iac.live.shared import TYPE, Shared, of_inputs, superseded
+from swarm_iac.live.shared import TYPE, Shared, no_layer, of_inputs, superseded
 from swarm_iac.printable import printable
 from swarm_iac.stackfile.locks.companions import Files
 from swarm_iac.stackfile.reading import text as texts
@@ -73,10 +73,15 @@ def read(root: Path, name: str, environment: Mapping[str, str]) -> Shared | None
 
 
 def taken(root: Path, name: str, there: Shared | None) -> bool:
-    """Put what is there into the clone's file, if it replaced what that has. False if nothing was written."""
+    """Put what is there into the clone's file, if it replaced what that has. False if nothing was written.
+
+    Raises Refused for the layer of another stack.
+    """
     path = Files.of(root, name).live
     if there is None or path is None:
         return False
+    if there.layer.generation and there.layer.stack != name:
+        raise no_layer(f"it is of stack {there.layer.stack}")
     me = live_file.identity(path.parent)
     if not superseded(there, live_file.at(path), me):
         return False

@@ -83,12 +83,13 @@ def of_inputs(inputs: Mapping[str, Any]) -> Shared:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(printable(str(step), 60) for step in first["loc"])
-        raise _no_layer(f"{where or error.title}: {printable(str(first['msg']), 200)}") from None
+        raise no_layer(f"{where or error.title}: {printable(str(first['msg']), 200)}") from None
     except (KeyError, ValueError, RecursionError) as error:
-        raise _no_layer(printable(str(error), 200)) from None
+        raise no_layer(printable(str(error), 200)) from None
 
 
-def _no_layer(why: str) -> Refused:
+def no_layer(why: str) -> Refused:
+    """The error about what the state has."""
     hint = f"`pulumi state delete` the resource {TYPE}; live replicas are then granted again if the load is there"
     return Refused(f"the state's live layer is none: {why}", hint=hint)
 

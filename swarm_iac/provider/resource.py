@@ -40,7 +40,7 @@ class Lineage(pulumi.CustomResource):
         super().__init__("swarm:index:Lineage", name, {}, opts)
 
 
-class Live(pulumi.CustomResource):
+class LiveLayer(pulumi.CustomResource):
     """What is live beside the lock, for all clones. Its inputs are those of swarm_iac.live.shared.Shared."""
 
     version: pulumi.Output[str]
