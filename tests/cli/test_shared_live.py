@@ -1,128 +1,28 @@
-"""Does every clone know what is live, and does one autopilot lead them all? Real engines on one state, machines that are a file."""
+"""Does every clone know what is live, and does one autopilot lead them all? On a state in files that two clones share."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from swarm_iac.cli import live_sharing
-from swarm_iac.cli.live_sharing import Leadership
-from swarm_iac.cli.machines import autopilot_loop as loop
 from swarm_iac.errors import Retryable
 from swarm_iac.live import file as live_file
-from swarm_iac.live.layer import Layer
-from tests.provider.conftest import ROOT, Project, home
+from tests.cli.live_clones import Team, clones, enter
+from tests.provider.conftest import home
 
 __all__ = ["home"]
 
 pytestmark = pytest.mark.engine
-STACK = """\
-fleet: lab
-teams: {t: {users: [ada]}}
-hardware: {h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}}
-nodes: {"n[1-2]": {hardware: h, ssh: "root@{name}.invalid"}}
-workloads:
-  chat:
-    user: ada
-    kind: serve
-    replicas: 2..6
-    scale: {on: requests_per_replica, target: 40}
-    each: {gpus: 1}
-    place: {per_node: 3}
-    run: {command: serve}
-"""
-
-
-@dataclass
-class Clone:
-    """One operator's clone of the fleet repository."""
-
-    project: Project
-    said: list[str]
-
-    @property
-    def root(self) -> Path:
-        return self.project.folder
-
-    def swarm(self, *words: str, code: int | None = 0) -> str:
-        """A command in a process of its own."""
-        done = subprocess.run(
-            [sys.executable, "-m", "swarm_iac.cli", *words],
-            cwd=self.root, env=self.project.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
-        assert code is None or done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
-
-    def load(self, value: float) -> None:
-        (self.root / "load.json").write_text(json.dumps({"chat": value}))
-
-    def pilot(self, **more: Any) -> loop.Autopilot:
-        lead = Leadership(self.root, "dev", self.said.append, 600.0, **more)
-        measure = loop.of_source(self.root, str(self.root / "load.json"))
-        return loop.Autopilot(self.root, "dev", measure, self.said.append, leadership=lead)
-
-    def layer(self) -> Layer:
-        return live_file.at(self.root / ".state" / "dev.live.json")
-
-    def running(self) -> set[str]:
-        nodes = self.project.real().values()
-        return {name for node in nodes for name in node.get("state", {}).get("allocations", {})}
-
-
-Team = Callable[[str], Clone]
 
 
 @pytest.fixture
 def team(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Team:
-    """Clones by name; each has files of its own, and one state and one fleet are theirs together."""
     (tmp_path / "state").mkdir()
-    machines = tmp_path / "machines.json"
-    machines.write_text("{}")
-    monkeypatch.setattr(live_sharing, "_FRESH", 0.0)
-    for name, value in {"PRETEND": str(machines), "PRETEND_PATH": str(ROOT), "SWARM_NODE_TIMEOUT": "1"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "notes"))
-
-    def clone(name: str) -> Clone:
-        folder = tmp_path / name
-        if not folder.exists():
-            (folder / "stacks").mkdir(parents=True)
-            plugin = ROOT / "tests" / "provider" / "plugin"
-            (folder / "Pulumi.yaml").write_text(
-                f"name: lab\nruntime: python\nbackend: {{url: 'file://{tmp_path}/state'}}\n"
-                f"plugins: {{providers: [{{name: swarm, path: {plugin}}}]}}\n"
-            )
-            (folder / "__main__.py").write_text("from swarm_iac.program import main\n\nmain()\n")
-            (folder / "stacks" / "dev.yaml").write_text(STACK)
-            for file in ("dev.lock.yaml", "dev.proof.yaml"):  # as git brings them
-                if (tmp_path / "ada" / "stacks" / file).exists():
-                    (folder / "stacks" / file).write_bytes((tmp_path / "ada" / "stacks" / file).read_bytes())
-            (folder / "Pulumi.dev.yaml").write_text("")
-        project = Project(folder, home)
-        project.machines = machines
-        project.environment = {**project.environment, "PRETEND": str(machines), "SWARM_NODE_TIMEOUT": "1"}
-        return Clone(project, [])
-
-    ada = clone("ada")
-    ada.swarm("up", "--yes", "--skip-preview")
-    assert ada.running() == {"chat-0", "chat-1"}
-    monkeypatch.setenv("PULUMI_HOME", str(home))
-    return clone
-
-
-def enter(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> loop.Autopilot:
-    """Its autopilot, as a process that starts now."""
-    monkeypatch.chdir(clone.root)
-    return clone.pilot()
+    return clones(tmp_path, home, monkeypatch, url=f"file://{tmp_path}/state")
 
 
 def test_an_up_of_another_clone_keeps_what_the_autopilot_granted(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +94,9 @@ def test_who_was_overtaken_changes_nothing(team: Team, monkeypatch: pytest.Monke
         bo.root / ".state" / "dev.live.json", held.model_copy(update={"grants": (), "unapplied": ("n1", "n2")}), held.generation
     )
     ada.load(240)
-    enter(ada, monkeypatch).once()
+    again = enter(ada, monkeypatch)
+    again.memory.since -= 10_000  # no cool-down
+    again.once()
     assert len(ada.running()) == 6
     before = ada.project.machines.read_bytes()
     said = bo.project.up(ok=False, env={"SWARM_SHARE_LAYER": "keep"})
@@ -202,3 +104,22 @@ def test_who_was_overtaken_changes_nothing(team: Team, monkeypatch: pytest.Monke
     assert bo.project.machines.read_bytes() == before
     bo.swarm("up", "--yes", "--skip-preview")
     assert len(bo.running()) == 6 and len(bo.layer().grants) == 4
+
+
+def test_the_lease_is_renewed_without_a_node_and_without_a_trace_elsewhere(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    ada = team("ada")
+    ada.load(120)
+    one = enter(ada, monkeypatch)
+    one.once()
+    before, machines = ada.project.state(), ada.project.machines.read_bytes()
+    ada.project.tamper({name: {**node, "error": "it must not be asked"} for name, node in ada.project.real().items()})
+    assert one.leadership
+    one.leadership.push()
+    ada.project.machines.write_bytes(machines)
+    after = ada.project.state()
+    old, new = (json.loads(each.pop("Live dev")["inputs"]["version"])["number"] for each in (before, after))
+    assert new == old + 1 and [*before] == [*after]
+    known = ("id", "inputs", "outputs", "dependencies", "initErrors")
+    assert [[one.get(each) for each in known] for one in before.values()] == [
+        [one.get(each) for each in known] for one in after.values()
+    ]
