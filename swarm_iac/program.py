@@ -46,8 +46,7 @@ def main(root: Path | None = None) -> Fleet:
         asked = request(decision, today)
     except SwarmError as error:
         raise pulumi.RunError(str(error)) from None
-    may_live = any(one.scales for one in decision.stack.workloads.values()) or bool(decision.stack.power_saving)
-    fleet = Fleet(name, request=asked, opts=_beside(folder, name, live) if live and may_live else None)
+    fleet = Fleet(name, request=asked, opts=_beside(folder, name, live) if live else None)
     for unplaced in decision.placement.unplaced:
         pulumi.log.warn(_sentence(unplaced), fleet)
     for growing in decision.placement.growing:

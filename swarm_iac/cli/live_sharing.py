@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from swarm_iac.cli import engine
+from swarm_iac.cli.toolchain import pulumi_folder
 from swarm_iac.errors import Retryable
 from swarm_iac.live import checkpoint
 from swarm_iac.live import file as live_file
+from swarm_iac.live.layer import Layer, words
 from swarm_iac.live.shared import Leader, Shared, superseded
 from swarm_iac.live.sharing import KEEP, RELEASE
 from swarm_iac.printable import printable
@@ -38,7 +40,7 @@ def fetch(root: Path, name: str, say: Say) -> None:
     before = _read.get((root, name))
     if RunOptions.of(os.environ).offline or (before is not None and time.monotonic() - before < _FRESH):
         return
-    if not checkpoint.backend(root) or not checkpoint.concerns(root, name):
+    if not checkpoint.backend(root) or not checkpoint.concerns(root, name) or pulumi_folder() is None:
         return
     _read[root, name] = time.monotonic()
     try:
@@ -47,15 +49,23 @@ def fetch(root: Path, name: str, say: Say) -> None:
         say(f"what is live is as last known here: {error.message}")
 
 
-def after_waking(root: Path, name: str) -> dict[str, str]:
-    """Variables of an `up` that tells all clones which nodes this one has powered on; none where all know."""
+def of_up(root: Path, name: str) -> dict[str, str]:
+    """Variables of an `up` that tells all clones what only this one knows: nodes that it has powered on, and grants of an
+    autopilot that ended before it told. None where all know.
+    """
     path = Files.of(root, name).live
     if path is None or not checkpoint.shared_by_clones(root) or not checkpoint.concerns(root, name):
         return {}
     there, mine = read(root, name), live_file.at(path)
-    if there is None or superseded(there, mine, live_file.identity(path.parent)):
+    if superseded(there, mine, live_file.identity(path.parent)):
         return {}
-    return {} if there.layer.power == mine.power else {VARIABLES["share"]: KEEP}
+    known = there.layer if there else Layer()
+    return {} if (known.power, known.grants) == (mine.power, mine.grants) else {VARIABLES["share"]: KEEP}
+
+
+def _steady() -> float:
+    """A clock that is never set, and goes on while the machine is suspended. [s]"""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclass
@@ -70,12 +80,17 @@ class Leadership:
     say: Say
     lease: float
     leads: bool = True
+    #: When it asked for the lease that it has, and for that of the run that goes on. [s of the steady clock]
     _since: float | None = None
-    _generation: int = -1
+    _asked: float = 0.0
     _fetched: float | None = None
-    _others: tuple[object, float] = (None, 0.0)
-    _late: str = ""
+    #: Generation of the layer that the state has.
+    _generation: int = 0
+    #: The leader that it saw last, when it saw that first, and for how long it did not renew its lease. [s]
+    _other: Leader | None = None
+    _seen: float = 0.0
     _watched: float = 0.0
+    _late: str = ""
 
     @property
     def _path(self) -> Path:
@@ -86,20 +101,21 @@ class Leadership:
     @property
     def shared(self) -> bool:
         """May there be others?"""
-        return checkpoint.shared_by_clones(self.root)
+        return checkpoint.shared_by_clones(self.root) and checkpoint.concerns(self.root, self.name)
 
     @property
     def due(self) -> bool:
         """Is it time to renew the lease?"""
-        return self.shared and self.leads and (self._since is None or time.monotonic() - self._since >= self.lease / 3)
+        return self.shared and self.leads and (self._since is None or _steady() - self._since >= self.lease / 3)
 
     def variables(self) -> dict[str, str]:
         """Of an `up` that puts this clone's layer into the state."""
+        self._asked = _steady()
         if not self.shared or not self.leads:
             return {VARIABLES["share"]: KEEP}
         who = f"{os.uname().nodename} process {os.getpid()}"
         me = live_file.identity(self._path.parent)
-        leader = Leader(id=me, who=who, at=time.time(), lease=self.lease, watched=self._watched)
+        leader = Leader(id=me, who=words(who)[:160], at=time.time(), lease=self.lease, watched=self._watched)
         return {VARIABLES["share"]: leader.model_dump_json()}
 
     def begin(self) -> None:
@@ -109,40 +125,55 @@ class Leadership:
         """
         if not self.shared:
             return
-        now = time.monotonic()
-        if self._since is None or self._fetched is None or now - self._fetched >= min(30.0, self.lease / 6):
-            self._fetch(now)
-        if self._since is not None and now - self._since >= 0.8 * self.lease:
+        if self._since is not None and _steady() - self._since >= 0.8 * self.lease:
             self._since = None
-            raise Retryable(f"its lease as the leader could not be renewed: {self._late or 'no `up` was possible'}", after=5)
+            raise Retryable(f"its lease as the leader could not be renewed: {self._late or 'it was suspended'}", after=5)
+        if self._since is None or self._fetched is None or _steady() - self._fetched >= min(30.0, self.lease / 6):
+            try:
+                self._fetch()
+            except Retryable as error:
+                if self._since is None:
+                    raise
+                self._late = str(error)
         if self._since is None and self.leads:
             self.push()
 
-    def _fetch(self, now: float) -> None:
+    def confirm(self) -> None:
+        """Before nodes are changed without an `up`: is the layer still that of all clones? Raises Retryable."""
+        if self.shared:
+            generation = live_file.at(self._path).generation
+            self._fetch()
+            if live_file.at(self._path).generation != generation:
+                raise Retryable("another clone replaced the live layer meanwhile", after=5)
+
+    def _fetch(self) -> None:
         there = read(self.root, self.name)
-        self._fetched = now
-        if checkpoint.taken(self.root, self.name, there):
-            self._generation = live_file.at(self._path).generation
+        self._fetched = _steady()
+        checkpoint.taken(self.root, self.name, there)
+        self._generation = there.layer.generation if there else 0
         leader = there.leader if there else None
         if leader is None or leader.id == live_file.identity(self._path.parent):
-            self._others, self._watched = (None, now), 0.0
+            self._other, self._watched = None, 0.0
             return
         self._since = None
-        if self._others[0] != leader:
-            self._others = (leader, now)
-        self._watched = now - self._others[1]
+        if self._other != leader:
+            self._other, self._seen = leader, self._fetched
+        self._watched = self._fetched - self._seen
         if leader.left(time.time()) > 0 and self._watched < leader.lease:
             raise Retryable(f"another autopilot leads: {leader}", after=min(30.0, leader.lease / 6))
 
     def push(self) -> None:
         """Put this clone's layer into the state, with the lease. No node is asked. Raises Retryable."""
         generation = live_file.at(self._path).generation
-        words = ["up", "--yes", "--skip-preview", "--target", "**Live**"]
-        done = engine.pulumi(self.root, self.name, words, self.say, capture=True, more={**_UNASKED, **self.variables()})
+        self._up(self.variables())
+        self.pushed(generation)
+
+    def _up(self, more: Mapping[str, str]) -> None:
+        arguments = ["up", "--yes", "--skip-preview", "--target", "**Live**"]
+        done = engine.pulumi(self.root, self.name, arguments, self.say, capture=True, more={**_UNASKED, **more})
         if done.returncode:
             self._fetched = None
-            raise Retryable(f"the live layer was not shared: {_last_error(done.stdout)}", after=5)
-        self.pushed(generation)
+            raise Retryable(f"the live layer was not shared: {_first_error(done.stdout)}", after=5)
 
     def tell(self) -> None:
         """What was written in this clone is known to all from now on. Raises Retryable where that has to wait."""
@@ -151,15 +182,14 @@ class Leadership:
 
     def pushed(self, generation: int) -> None:
         """An `up` has put that into the state, and renewed the lease."""
-        self._since, self._generation, self._late, self._watched = time.monotonic(), generation, "", 0.0
+        self._since = self._asked if self.leads else None
+        self._generation, self._late, self._watched = generation, "", 0.0
 
     def settle(self) -> None:
         """At the end of a tick: share what is not, and renew the lease if it is time. What is in the way is said once.
 
         Nothing is lost by a push that has to wait: the next tick tries again, until the lease is nearly over.
         """
-        if not self.shared:
-            return
         try:
             self.push() if self.due else self.tell()
         except Retryable as error:
@@ -169,24 +199,20 @@ class Leadership:
 
     def end(self) -> None:
         """Release the lease."""
-        if self._since is None or not self.shared or not self.leads:
+        if self._since is None or not self.shared:
             return
         self._since = None
-        words = ["up", "--yes", "--skip-preview", "--target", "**Live**"]
-        more = {**_UNASKED, VARIABLES["share"]: RELEASE}
         try:
-            done = engine.pulumi(self.root, self.name, words, self.say, capture=True, more=more)
-            why = _last_error(done.stdout) if done.returncode else ""
+            self._up({VARIABLES["share"]: RELEASE})
         except Retryable as error:
-            why = str(error)
-        if why:
-            self.say(f"the lease as the leader was not released, and ends by itself: {why}")
+            self.say(f"the lease as the leader was not released, and ends by itself: {error}")
 
 
 #: No node is asked by an `up` of the live layer alone.
 _UNASKED: Mapping[str, str] = {VARIABLES["offline"]: "1", VARIABLES["frozen"]: "1"}
 
 
-def _last_error(text: str | None) -> str:
-    lines = [line.strip() for line in (text or "").splitlines() if "error" in line.lower()]
-    return printable((lines or ["no error was printed"])[-1][:300])
+def _first_error(text: str | None) -> str:
+    lines = [line.strip() for line in (text or "").splitlines()]
+    found = [line for line in lines if "error: " in line] or [line for line in lines if "error" in line.lower()]
+    return printable((found or ["no error was printed"])[0][:300])

@@ -43,7 +43,9 @@ def read(path: Path, fleet: str, name: str) -> Layer:
     if raw is None:
         return Layer(fleet=fleet, stack=name)
     layer = _parsed(path, raw)
-    if layer.generation and (layer.fleet, layer.stack) != (fleet, name):
+    if not layer.generation:  # nothing was decided yet
+        return layer.model_copy(update={"fleet": fleet, "stack": name})
+    if (layer.fleet, layer.stack) != (fleet, name):
         raise _refused(path, f"is of stack {layer.stack} of fleet {layer.fleet}, and not of {name} of {fleet}")
     return layer
 

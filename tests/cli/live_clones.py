@@ -76,8 +76,9 @@ Team = Callable[[str], Clone]
 
 
 def clones(
-    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, *, url: str, project: str = "lab", more: Mapping[str, str] = {}
-) -> Team:
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, *, url: str, project: str = "lab",
+    more: Mapping[str, str] = {}, stack: str = STACK,
+) -> Team:  # fmt: skip
     """Clones by name; each has files of its own, and the state at `url` and one fleet are theirs together."""
     machines = tmp_path / "machines.json"
     machines.write_text("{}")
@@ -97,7 +98,7 @@ def clones(
                 f"plugins: {{providers: [{{name: swarm, path: {plugin}}}]}}\n"
             )
             (folder / "__main__.py").write_text("from swarm_iac.program import main\n\nmain()\n")
-            (folder / "stacks" / "dev.yaml").write_text(STACK)
+            (folder / "stacks" / "dev.yaml").write_text(stack)
             for file in ("dev.lock.yaml", "dev.proof.yaml"):  # as git brings them
                 if (tmp_path / "ada" / "stacks" / file).exists():
                     (folder / "stacks" / file).write_bytes((tmp_path / "ada" / "stacks" / file).read_bytes())

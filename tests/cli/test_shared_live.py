@@ -5,13 +5,23 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from swarm_iac import observe
+from swarm_iac.cli import engine
+from swarm_iac.cli.live_sharing import of_up
+from swarm_iac.cli.power import waking
+from swarm_iac.cli.power.hooks import Hooks
+from swarm_iac.cli.power.powering import Powering
 from swarm_iac.errors import Retryable
 from swarm_iac.live import file as live_file
-from tests.cli.live_clones import Team, clones, enter
+from swarm_iac.model.state import Observed
+from tests.cli.live_clones import STACK, Team, clones, enter
+from tests.cli.power.test_hooks import write
 from tests.provider.conftest import home
 
 __all__ = ["home"]
@@ -123,3 +133,71 @@ def test_the_lease_is_renewed_without_a_node_and_without_a_trace_elsewhere(team:
     assert [[one.get(each) for each in known] for one in before.values()] == [
         [one.get(each) for each in known] for one in after.values()
     ]
+
+
+SAVING = STACK.replace('nodes: {"n[1-2]": {hardware: h, ssh: "root@{name}.invalid"}}', """\
+power_saving: {idle: {suspend_time: 1 s, resume_timeout: 2 min, suspend_timeout: 2 min, keep: 0}}
+nodes:
+  n[1-2]: {hardware: h, ssh: "root@{name}.invalid"}
+  n2: {power_saving: idle}
+""")  # fmt: skip
+
+
+def test_a_node_that_sleeps_is_known_to_all_clones_and_so_is_who_powered_it_on(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "state").mkdir()
+    team = clones(tmp_path, home, monkeypatch, url=f"file://{tmp_path}/state", stack=SAVING)
+    ada, bo = team("ada"), team("bo")
+    power = tmp_path / "n2"
+    power.write_text("on")
+    folder = write(
+        tmp_path / "hooks",
+        resume=f"echo on >{power}",
+        suspend=f"echo off >{power}; echo asked >>{power}.log",
+        check=f"cat {power}",
+    )
+
+    def look(targets: Mapping[str, str], **_: Any) -> dict[str, Observed]:
+        return {node: Observed(node=node, error="no route" if power.read_text().strip() == "off" else "") for node in targets}
+
+    ada.load(80)
+    one = enter(ada, monkeypatch)
+    path = ada.root / ".state" / "dev.live.json"
+    assert one.leadership
+    shared: list[str] = []
+
+    def tell() -> None:
+        assert one.leadership and not Path(f"{power}.log").exists()
+        one.leadership.tell()
+        bo.swarm("plan")
+        shared.append(bo.layer().power["n2"].state)
+
+    one.power = Powering(ada.root, "dev", path, Hooks.of(folder, ada.root), ada.said.append, look, share=tell)
+    began = time.monotonic()
+    while not (ada.layer().power and ada.layer().power["n2"].state == "off"):
+        assert time.monotonic() - began < 120, ada.said
+        one.once()
+        time.sleep(0.3)
+    assert shared == ["suspending"], "all knew it before it was powered off"
+    assert "powered off: n2" in bo.swarm("plan") and bo.layer().power["n2"].state == "off"
+
+    file = bo.root / "stacks" / "dev.yaml"
+    file.write_text(file.read_text().replace("replicas: 2..6", "replicas: 4..6"))
+    monkeypatch.chdir(bo.root)
+    monkeypatch.setenv("SWARM_POWER_HOOKS", str(folder))
+    monkeypatch.setattr(observe, "observe", look)
+    waking.wake(bo.root, "dev", bo.said.append)
+    assert power.read_text().strip() == "on" and not bo.layer().power
+    more = of_up(bo.root, "dev")
+    assert more == {"SWARM_SHARE_LAYER": "keep"}
+    assert (
+        engine.pulumi(bo.root, "dev", ["up", "--yes", "--skip-preview"], bo.said.append, capture=True, more=more).returncode
+        == 0
+    )
+    assert len(bo.running()) == 4 and of_up(bo.root, "dev") == {}
+    monkeypatch.chdir(ada.root)
+    one.leadership._fetched = None
+    one.leadership.begin()
+    assert not ada.layer().power
+    one.power.end()

@@ -183,6 +183,15 @@ def test_a_writer_in_this_clone_forgets_nothing_of_what_the_state_has(clone: Pat
         live_file.applied(path, read)
 
 
+def test_what_the_state_has_is_noted_before_anything_was_decided(clone: Path) -> None:
+    path = clone / ".state" / "dev.live.json"
+    sharing.written(clone, "dev", Shared(version(1, live_file.identity(path.parent)), Layer(), leader()))
+    first = live_file.read(path, "lab", "dev")
+    assert (first.fleet, first.stack, first.generation) == ("lab", "dev", 0)
+    assert live_file.write(path, first, 0).base == first.base == version(1, live_file.identity(path.parent))
+    assert live_file.read(path, "lab", "dev").generation == 1
+
+
 def test_the_layer_of_another_stack_is_refused(clone: Path) -> None:
     given(clone, Shared(version(7, BO), flown().model_copy(update={"stack": "prod"})))
     with pytest.raises(Refused, match="it is of stack prod"):

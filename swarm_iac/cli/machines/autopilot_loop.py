@@ -89,6 +89,8 @@ class Autopilot:
             if written.power != before_power:
                 scrape_targets.refresh(self.root, decision.stack, self.name, written.asleep)
         if any(node not in written.power for node in written.unapplied):
+            if self.leadership and engine.state_folder(self.root):  # elsewhere nothing is started without an `up`
+                self.leadership.confirm()
             self._start(decision, written)
         if written.unapplied:
             self._apply(written, decision.stack)
