@@ -106,7 +106,7 @@ class Leadership:
     @property
     def due(self) -> bool:
         """Is it time to renew the lease?"""
-        return self.shared and self.leads and (self._since is None or _steady() - self._since >= self.lease / 3)
+        return self.shared and self.leads and (self._since is None or _steady() - self._since >= self.lease / 2)
 
     def variables(self) -> dict[str, str]:
         """Of an `up` that puts this clone's layer into the state."""
@@ -208,8 +208,12 @@ class Leadership:
             self.say(f"the lease as the leader was not released, and ends by itself: {error}")
 
 
-#: No node is asked by an `up` of the live layer alone.
-_UNASKED: Mapping[str, str] = {VARIABLES["offline"]: "1", VARIABLES["frozen"]: "1"}
+#: No node is asked by an `up` of the live layer alone, and one backup of the state is enough: the history has a copy as well.
+_UNASKED: Mapping[str, str] = {
+    VARIABLES["offline"]: "1",
+    VARIABLES["frozen"]: "1",
+    "PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS": "true",
+}
 
 
 def _first_error(text: str | None) -> str:

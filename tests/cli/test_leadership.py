@@ -83,7 +83,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
     return State(tmp_path, monkeypatch)
 
 
-def test_the_lease_is_taken_once_and_renewed_after_a_third_of_it(state: State) -> None:
+def test_the_lease_is_taken_once_and_renewed_after_half_of_it(state: State) -> None:
     one = state.lead()
     for _ in range(3):
         one.begin()
@@ -94,7 +94,7 @@ def test_the_lease_is_taken_once_and_renewed_after_a_third_of_it(state: State) -
     one.settle()
     assert len(state.pushes) == 2, "what was decided is told at once"
     one.settle()
-    state.passes(195)
+    state.passes(295)
     one.settle()
     assert len(state.pushes) == 2
     state.passes(10)
