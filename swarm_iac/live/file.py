@@ -152,8 +152,9 @@ def carry(root: Path, tree: Path) -> None:
         shutil.rmtree(other)
     else:
         other.unlink(missing_ok=True)
-    with _opened(other) as file:
-        _name(file, identity(root / STATE))
+    if os.path.lexists(root / STATE / _CLONE):
+        with _opened(other) as file:
+            _name(file, identity(root / STATE))
 
 
 def note(path: Path, decision: dict[str, Any]) -> None:
