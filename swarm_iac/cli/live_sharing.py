@@ -119,15 +119,14 @@ class Leadership:
         return {VARIABLES["share"]: leader.model_dump_json()}
 
     def begin(self) -> None:
-        """May this autopilot decide now? It takes the lease, if it does not have it.
+        """May this autopilot decide now? It takes the lease, if it does not have it, or could not renew it well before its end.
 
-        Raises Retryable where another one leads, and where its own lease was not renewed in time.
+        Raises Retryable where another one leads, and where the lease cannot be taken now.
         """
         if not self.shared:
             return
         if self._since is not None and _steady() - self._since >= 0.8 * self.lease:
             self._since = None
-            raise Retryable(f"its lease as the leader could not be renewed: {self._late or 'it was suspended'}", after=5)
         if self._since is None or self._fetched is None or _steady() - self._fetched >= min(30.0, self.lease / 6):
             try:
                 self._fetch()

@@ -115,7 +115,7 @@ def test_who_cannot_renew_it_decides_nothing_well_before_it_ends(state: State) -
     state.passes(79)
     one.begin()
     state.passes(2)
-    with pytest.raises(Retryable, match="could not be renewed: stack dev is being changed by cy@desk"):
+    with pytest.raises(Retryable, match="stack dev is being changed by cy@desk"):
         one.begin()
     assert state.there and state.there.leader and state.there.leader.left(state.wall) > 100, "nobody else leads yet"
     with pytest.raises(Retryable):
@@ -131,8 +131,8 @@ def test_an_up_that_took_long_renewed_it_when_it_began(state: State) -> None:
     one.variables()
     state.passes(500)
     one.pushed(0)
-    with pytest.raises(Retryable, match="could not be renewed"):
-        one.begin()
+    one.begin()
+    assert len(state.pushes) == 2, "it is nearly over"
 
 
 def test_a_state_that_cannot_be_read_for_a_while_ends_no_lease(state: State) -> None:
