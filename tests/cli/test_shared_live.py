@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,7 @@ from swarm_iac.cli.power.powering import Powering
 from swarm_iac.errors import Retryable
 from swarm_iac.live import file as live_file
 from swarm_iac.model.state import Observed
-from tests.cli.live_clones import STACK, Team, clones, enter
+from tests.cli.live_clones import STACK, Clone, Team, clones, enter
 from tests.cli.power.test_hooks import write
 from tests.provider.conftest import home
 
@@ -114,6 +117,40 @@ def test_who_was_overtaken_changes_nothing(team: Team, monkeypatch: pytest.Monke
     assert bo.project.machines.read_bytes() == before
     bo.swarm("up", "--yes", "--skip-preview")
     assert len(bo.running()) == 6 and len(bo.layer().grants) == 4
+
+
+def test_a_process_that_is_ended_releases_the_lease_and_one_that_is_killed_does_not(team: Team) -> None:
+    ada, bo = team("ada"), team("bo")
+
+    def flies(clone: Clone, wants: Callable[[str], bool], end: signal.Signals) -> int:
+        """`swarm autopilot` in a process of its own, until what it wrote is as wanted."""
+        log = clone.root / "log"
+        words = ["autopilot", "dev", "--metrics", "load.json", "--interval", "1"]
+        with log.open("w") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "swarm_iac.cli", *words],
+                cwd=clone.root, env=clone.project.environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+            )  # fmt: skip
+        try:
+            began = time.monotonic()
+            while not wants(log.read_text()):
+                assert process.poll() is None and time.monotonic() - began < 120, log.read_text()
+                time.sleep(0.2)
+            process.send_signal(end)
+            return process.wait(60)
+        finally:
+            process.kill()
+
+    def leader() -> object:
+        return json.loads(ada.project.state()["Live dev"]["inputs"]["leader"])
+
+    for one in (ada, bo):
+        one.load(240)
+    assert flies(ada, lambda _: len(ada.running()) == 6, signal.SIGTERM) == 0
+    assert leader() is None and len(ada.running()) == 6
+    assert flies(ada, lambda _: leader() is not None, signal.SIGKILL) == -signal.SIGKILL
+    assert flies(bo, lambda text: "another autopilot leads" in text, signal.SIGTERM) == 0
+    assert leader() is not None, "who does not have it releases nothing"
 
 
 def test_the_lease_is_renewed_without_a_node_and_without_a_trace_elsewhere(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
