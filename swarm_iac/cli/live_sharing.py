@@ -35,18 +35,29 @@ def read(root: Path, name: str) -> Shared | None:
     return checkpoint.read(root, name, {**os.environ, **engine.environment(root, lambda text: None)})
 
 
-def fetch(root: Path, name: str, say: Say) -> None:
-    """Let this clone know what is live. A state that cannot be read is no error here: then it is what was known last."""
+def fetch(root: Path, name: str, say: Say, *, changing: bool = False) -> None:
+    """Let this clone know what is live. A state that cannot be read is no error here: then it is what was known last.
+
+    `changing`: for a command that asks the backend in any case. Others ask one that is not files only where that was done
+    before: a command that only looks into a foreign checkout sends nothing to the address that it names.
+    """
     before = _read.get((root, name))
     if RunOptions.of(os.environ).offline or (before is not None and time.monotonic() - before < _FRESH):
         return
     if not checkpoint.backend(root) or not checkpoint.concerns(root, name) or pulumi_folder() is None:
+        return
+    if not changing and checkpoint.state_folder(root) is None and not _asked_before(root, name):
         return
     _read[root, name] = time.monotonic()
     try:
         checkpoint.taken(root, name, read(root, name))
     except Retryable as error:
         say(f"what is live is as last known here: {error.message}")
+
+
+def _asked_before(root: Path, name: str) -> bool:
+    path = Files.of(root, name).live
+    return bool(os.environ.get("PULUMI_BACKEND_URL")) or (path is not None and live_file.has_identity(path.parent))
 
 
 def of_up(root: Path, name: str) -> dict[str, str]:

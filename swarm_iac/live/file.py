@@ -105,14 +105,29 @@ def replace(path: Path, change: Callable[[Layer], Layer]) -> bool:
 
 def identity(folder: Path) -> str:
     """The random name of the clone with this folder. A copy of the folder has another: its file is another one."""
-    path = folder / _CLONE
-    while True:
-        with _opened(path) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            found = _NAMED.fullmatch(file.read(200))
-            if found and int(found[2]) == os.fstat(file.fileno()).st_ino:
-                return found[1]
+    with _opened(folder / _CLONE) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if not _named(file):
             _name(file, secrets.token_hex(16))
+        return _named(file)
+
+
+def has_identity(folder: Path) -> bool:
+    """Was a state read or written here before, by this clone? No checkout can bring that along."""
+    path = folder / _CLONE
+    if path.is_symlink() or not path.is_file():
+        return False
+    with _opened(path) as file:
+        return bool(_named(file))
+
+
+def _named(file: IO[str]) -> str:
+    file.seek(0)
+    try:
+        found = _NAMED.fullmatch(file.read(200))
+    except UnicodeDecodeError:
+        return ""
+    return found[1] if found and int(found[2]) == os.fstat(file.fileno()).st_ino else ""
 
 
 def _name(file: IO[str], name: str) -> None:

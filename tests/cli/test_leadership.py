@@ -213,6 +213,25 @@ def test_it_is_released_at_the_end_and_one_of_a_single_decision_takes_none(state
         state.lead(leads=False).begin()
 
 
+def test_a_foreign_checkout_names_no_backend_that_is_asked(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is changed by commands of this clone is; what a checkout brings under that name proves nothing."""
+    state.other()
+    asked: list[Path] = []
+    monkeypatch.setattr(live_sharing, "_FRESH", 0.0)
+    monkeypatch.setattr(live_sharing, "read", lambda root, name: asked.append(root) or state.there)
+    folder = state.root / ".state"
+    folder.mkdir()
+    for brought in (None, b"", b"\xff" * 300, b"c" * 32 + b" 1\n", (f"{'c' * 32} {folder.stat().st_ino}\n").encode()):
+        if brought is not None:
+            (folder / "clone").write_bytes(brought)
+        live_sharing.fetch(state.root, "dev", print)
+    assert not asked and not state.path.exists()
+    live_sharing.fetch(state.root, "dev", print, changing=True)
+    assert asked and live_file.at(state.path).grants == () and live_file.at(state.path).generation == 1
+    live_sharing.fetch(state.root, "dev", print)
+    assert len(asked) == 2
+
+
 def test_a_state_of_one_clone_alone_costs_nothing(state: State) -> None:
     (state.root / "Pulumi.yaml").write_text("name: lab\nbackend: {url: 'file://./.state'}\n")
     one = state.lead()

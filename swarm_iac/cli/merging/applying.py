@@ -205,7 +205,7 @@ class Merges:
 
     def _up(self, found: Approved, tree: Path, only: tuple[str, ...]) -> None:
         assert found.pull
-        fetch(self.root, self.stack, self.say)
+        fetch(self.root, self.stack, self.say, changing=True)
         live_file.carry(self.root, tree)  # it may have changed while the merge was checked
         part = ["--only", ",".join(only)] if only else []
         who = f"{found.pull.author} (pull request {found.pull.number})"

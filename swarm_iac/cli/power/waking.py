@@ -29,7 +29,7 @@ def wake(root: Path, name: str, say: Say) -> None:
     no hooks.
     """
     path = Files.of(root, name).live
-    fetch(root, name, say)
+    fetch(root, name, say, changing=True)
     if path is None or not live_file.at(path).power:
         return
     for _ in range(_TIMES):
