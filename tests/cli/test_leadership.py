@@ -160,6 +160,22 @@ def test_who_was_overtaken_takes_what_the_other_wrote_and_waits(state: State) ->
     assert state.there and state.there.leader and state.there.leader.id != BO, "it has lapsed"
 
 
+def test_an_old_export_that_is_imported_replaces_nothing_and_is_put_right(state: State) -> None:
+    one = state.lead()
+    one.begin()
+    old = state.there
+    for number in range(3):
+        live_file.write(state.path, live_file.read(state.path, "lab", "dev"), number)
+        one.settle()
+    assert state.there and old and state.there.version.number == 4
+    state.there = old
+    state.passes(31)
+    one.begin()
+    assert live_file.at(state.path).generation == 3
+    one.settle()
+    assert state.there.layer.generation == 3 and state.there.version.number == 5, "above all that any clone knows"
+
+
 def test_one_between_two_readings_of_the_state_is_refused_by_the_state_itself(state: State) -> None:
     one = state.lead()
     one.begin()
