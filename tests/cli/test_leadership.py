@@ -10,7 +10,8 @@ import pytest
 
 from swarm_iac.cli import engine, live_sharing
 from swarm_iac.cli.live_sharing import Leadership
-from swarm_iac.errors import Retryable
+from swarm_iac.cli.machines import autopilot_loop as loop
+from swarm_iac.errors import Retryable, SwarmError
 from swarm_iac.live import file as live_file
 from swarm_iac.live import sharing
 from swarm_iac.live.layer import Layer, Version
@@ -246,6 +247,14 @@ def test_a_foreign_checkout_names_no_backend_that_is_asked(state: State, monkeyp
     assert asked and live_file.at(state.path).grants == () and live_file.at(state.path).generation == 1
     live_sharing.fetch(state.root, "dev", print)
     assert len(asked) == 2
+
+
+def test_who_cannot_decide_takes_no_lease(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a clone with the files of now can lead."""
+    one = loop.Autopilot(state.root, "dev", lambda stack: {}, state.said.append, leadership=state.lead())
+    with pytest.raises(SwarmError):  # its stack file is none
+        one.once()
+    assert not state.pushes
 
 
 def test_a_state_of_one_clone_alone_costs_nothing(state: State) -> None:

@@ -68,9 +68,10 @@ class Autopilot:
 
     def once(self) -> Tick:
         """One tick. Raises Retryable where something is in the way for now, and SwarmError where a person has to act."""
+        decision = self._decision()  # who cannot decide does not lead either
         if self.leadership:
             self.leadership.begin()
-        decision = self._decision()
+            decision = self._decision()
         layer = live_file.read(self.path, decision.stack.fleet, self.name)
         before = RanBefore(**still(decision.last, decision.placement))
         world = World(
