@@ -1,6 +1,10 @@
 """How does a stack file become a Pulumi resource?
 
 stacks/NAME.yaml + lock ─► decision (solves only when the lock is stale) ─► request ─► Fleet
+
+What is live beside the lock is in the state, as the resource Live, for all clones. It is read before anything is decided: the
+engine has its lock by then, so nobody replaces it while a change runs. An `up` of the autopilot writes what its clone has; any
+other one registers what is there.
 """
 
 from __future__ import annotations
@@ -17,13 +21,15 @@ import pulumi
 
 from swarm_iac.decision import Decision, decide, keep, request
 from swarm_iac.errors import SwarmError
+from swarm_iac.live import sharing
+from swarm_iac.live.shared import Shared
 from swarm_iac.model.placement import Growing, Lighter, Unplaced
 from swarm_iac.model.state import Observed
 from swarm_iac.observe import Ended, observe
-from swarm_iac.provider.resource import Fleet, Lineage
+from swarm_iac.provider.resource import Fleet, Lineage, LiveLayer
 from swarm_iac.run_options import RunOptions
 
-__all__ = ["Fleet", "Lineage", "main"]
+__all__ = ["Fleet", "Lineage", "LiveLayer", "main"]
 
 
 def main(root: Path | None = None) -> Fleet:
@@ -35,11 +41,12 @@ def main(root: Path | None = None) -> Fleet:
     name, options = pulumi.get_stack(), RunOptions.of(os.environ)
     try:
         today = datetime.date.today()
+        live = sharing.shared(folder, name, options.share)
         decision = decide(folder, name, today=today, frozen=options.frozen, ends=_ends(options))
         asked = request(decision, today)
     except SwarmError as error:
         raise pulumi.RunError(str(error)) from None
-    fleet = Fleet(name, request=asked)
+    fleet = Fleet(name, request=asked, opts=_beside(folder, name, live) if live else None)
     for unplaced in decision.placement.unplaced:
         pulumi.log.warn(_sentence(unplaced), fleet)
     for growing in decision.placement.growing:
@@ -50,6 +57,14 @@ def main(root: Path | None = None) -> Fleet:
     pulumi.export("addresses", fleet.addresses)
     pulumi.export("unplaced", {unplaced.workload: _sentence(unplaced) for unplaced in decision.placement.unplaced})
     return fleet
+
+
+def _beside(folder: Path, name: str, live: Shared) -> pulumi.ResourceOptions:
+    """Register what is live; the fleet comes after it, and not at all if that is refused."""
+    registered = LiveLayer(name, live.inputs())
+    if not pulumi.runtime.is_dry_run():
+        registered.version.apply(lambda _: sharing.written(folder, name, live))
+    return pulumi.ResourceOptions(depends_on=[registered])
 
 
 def _ends(options: RunOptions) -> Ended | None:

@@ -25,6 +25,7 @@ VARIABLES = {
     "skip_checkpoints": "PULUMI_SKIP_CHECKPOINTS",
     "state_home": "XDG_STATE_HOME",
     "live": "SWARM_LIVE_LAYER",
+    "share": "SWARM_SHARE_LAYER",
 }
 
 
@@ -60,6 +61,8 @@ class RunOptions:
     """The operator's own folder for notes that outlive a run. None: no notes."""
     live: Path | None = None
     """The stack's live layer, which says what nodes are powered off. None: none is."""
+    share: str = ""
+    """Put the clone's live layer into the state, with the leader of now (`keep`), with none (`release`), or this one (JSON)."""
     mistakes: tuple[str, ...] = ()
 
     @classmethod
@@ -96,6 +99,7 @@ class RunOptions:
             skip_checkpoints=text("skip_checkpoints") == "true",
             state_home=path("state_home") or Path(os.path.expanduser("~/.local/state")),  # noqa: PTH111  (Path.home() may raise)
             live=path("live"),
+            share=text("share"),
             mistakes=() if number else (mistake,),
         )
 

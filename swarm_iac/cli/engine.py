@@ -12,15 +12,16 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import yaml
-
 from swarm_iac.cli import engine_lock
 from swarm_iac.cli.terminal import interrupt
 from swarm_iac.cli.toolchain import require_pulumi
 from swarm_iac.errors import Refused, SwarmError
+from swarm_iac.live.checkpoint import state_folder
 from swarm_iac.provider.plugin import process_identity
 from swarm_iac.run_options import VARIABLES, RunOptions
 from swarm_iac.stackfile.locks.companions import Files
+
+__all__ = ["state_folder"]
 
 Say = Callable[[str], None]
 #: Commands that take the engine's lock.
@@ -175,17 +176,6 @@ def ensure_stack(root: Path, stack: str, say: Say) -> dict[str, str]:
         engine_lock.clear_dead(state, stack, say)
     _select(root, stack, variables)
     return variables
-
-
-def state_folder(root: Path) -> Path | None:
-    """Where Pulumi keeps the state as files; None if it is in S3, Postgres or another service."""
-    url = os.environ.get("PULUMI_BACKEND_URL", "")
-    if not url:
-        try:
-            url = str(yaml.safe_load((root / "Pulumi.yaml").read_text())["backend"]["url"])
-        except (yaml.YAMLError, KeyError, TypeError):
-            return None  # no backend is named, or Pulumi reports what is wrong with the file
-    return (root / Path(url.removeprefix("file://")).expanduser()).resolve() if url.startswith("file://") else None
 
 
 def has_state(state: Path, stack: str) -> bool:

@@ -3,6 +3,7 @@
 .state/NAME.live.json    the layer
 .state/NAME.live.log     a line of JSON for each decision
 .state/NAME.live.leader  locked by the process that decides, as long as it lives
+.state/clone             the random name of this clone, as the writer of what all clones share
 
 A kill leaves the old file or the new one, never a part. Who writes names the generation that it read: another writer in
 between is noticed, and nothing is written.
@@ -15,6 +16,8 @@ import errno
 import fcntl
 import json
 import os
+import re
+import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,6 +34,7 @@ from swarm_iac.stackfile.locks.companions import LIVE, STATE
 #: Bytes of a layer, and of the log before it is turned.
 MOST_BYTES = 32_000_000
 LOG_BYTES = 8_000_000
+_CLONE, _NAMED = "clone", re.compile("([0-9a-f]{32}) ([0-9]{1,20})\n")
 
 
 def read(path: Path, fleet: str, name: str) -> Layer:
@@ -39,7 +43,9 @@ def read(path: Path, fleet: str, name: str) -> Layer:
     if raw is None:
         return Layer(fleet=fleet, stack=name)
     layer = _parsed(path, raw)
-    if layer.generation and (layer.fleet, layer.stack) != (fleet, name):
+    if not layer.generation:  # nothing was decided yet
+        return layer.model_copy(update={"fleet": fleet, "stack": name})
+    if (layer.fleet, layer.stack) != (fleet, name):
         raise _refused(path, f"is of stack {layer.stack} of fleet {layer.fleet}, and not of {name} of {fleet}")
     return layer
 
@@ -56,10 +62,23 @@ def _parsed(path: Path, raw: bytes) -> Layer:
 def write(path: Path, layer: Layer, before: int) -> Layer:
     """Write the next generation after `before`. Raises Retryable if another process wrote in between."""
     with _writing(path):
-        there = read(path, layer.fleet, layer.stack).generation
-        if there != before:
-            raise Retryable(f"{path.name} was written by another process: generation {there}, expected {before}", after=5)
-        return _put(path, layer, before)
+        return _put(path, _based(path, layer, before), before)
+
+
+def applied(path: Path, layer: Layer) -> None:
+    """The machines have it now: a note of this clone, and no other layer. Raises Retryable as `write` does."""
+    with _writing(path):
+        write_whole(path, _based(path, layer, layer.generation).model_dump_json(exclude_defaults=True) + "\n")
+
+
+def _based(path: Path, layer: Layer, before: int) -> Layer:
+    """The layer, with what the file says that the state has. Raises Retryable if the file is of another generation."""
+    there = read(path, layer.fleet, layer.stack)
+    if there.generation != before:
+        raise Retryable(
+            f"{path.name} was written by another process: generation {there.generation}, expected {before}", after=5
+        )
+    return layer.model_copy(update={"base": there.base})
 
 
 def _put(path: Path, layer: Layer, before: int) -> Layer:
@@ -74,6 +93,48 @@ def update(path: Path, fleet: str, name: str, change: Callable[[Layer], Layer]) 
         there = read(path, fleet, name)
         fresh = change(there)
         return there if fresh == there else _put(path, fresh, there.generation)
+
+
+def replace(path: Path, change: Callable[[Layer], Layer]) -> bool:
+    """Write what `change` makes of the layer of whichever stack, with its generation. False where that is the same."""
+    with _writing(path):
+        there = at(path)
+        fresh = change(there)
+        return fresh != there and write_whole(path, fresh.model_dump_json(exclude_defaults=True) + "\n")
+
+
+def identity(folder: Path) -> str:
+    """The random name of the clone with this folder. A copy of the folder has another: its file is another one."""
+    with _opened(folder / _CLONE) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if not _named(file):
+            _name(file, secrets.token_hex(16))
+        return _named(file)
+
+
+def has_identity(folder: Path) -> bool:
+    """Was a state read or written here before, by this clone? No checkout can bring that along."""
+    path = folder / _CLONE
+    if path.is_symlink() or not path.is_file():
+        return False
+    with _opened(path) as file:
+        return bool(_named(file))
+
+
+def _named(file: IO[str]) -> str:
+    file.seek(0)
+    try:
+        found = _NAMED.fullmatch(file.read(200))
+    except UnicodeDecodeError:
+        return ""
+    return found[1] if found and int(found[2]) == os.fstat(file.fileno()).st_ino else ""
+
+
+def _name(file: IO[str], name: str) -> None:
+    file.seek(0)
+    file.truncate()
+    file.write(f"{name} {os.fstat(file.fileno()).st_ino}\n")
+    file.flush()
 
 
 def at(path: Path) -> Layer:
@@ -101,6 +162,14 @@ def carry(root: Path, tree: Path) -> None:
         if (raw := _bytes(mine)) is not None:
             theirs.mkdir(exist_ok=True)
             (theirs / mine.name).write_bytes(raw)
+    other = theirs / _CLONE
+    if other.is_dir() and not other.is_symlink():
+        shutil.rmtree(other)
+    else:
+        other.unlink(missing_ok=True)
+    if os.path.lexists(root / STATE / _CLONE):
+        with _opened(other) as file:
+            _name(file, identity(root / STATE))
 
 
 def note(path: Path, decision: dict[str, Any]) -> None:

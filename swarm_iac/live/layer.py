@@ -106,10 +106,18 @@ class NodePower(_Plain):
         return f"{what} since {when}" + (f": {self.reason}" if self.reason else "")
 
 
+class Version(_Plain):
+    """Which layer the state has: its number, and the clone that wrote it. No clone writes one number twice."""
+
+    number: int = Field(ge=1, le=1 << 53)
+    writer: str = Field(pattern="^[0-9a-f]{32}$")
+
+
 class Layer(Value):
     """All live replicas of one stack. `generation` grows with each writing; `unapplied`: nodes that do not have it yet.
 
     `stopping`: live replicas that were taken away since those nodes had it. `power`: nodes that are not simply on.
+    `base`: what the state had when this was last taken from it, or put there. Of a file alone.
     """
 
     version: Literal[1] = 1
@@ -125,6 +133,7 @@ class Layer(Value):
     changed: dict[Name, LastChange] = {}
     certificate: Certificate | None = None
     power: dict[Name, NodePower] = Field(default={}, max_length=MOST)
+    base: Version | None = None
 
     @model_validator(mode="after")
     def _each_once(self) -> Layer:

@@ -40,6 +40,16 @@ class Lineage(pulumi.CustomResource):
         super().__init__("swarm:index:Lineage", name, {}, opts)
 
 
+class LiveLayer(pulumi.CustomResource):
+    """What is live beside the lock, for all clones. Its inputs are those of swarm_iac.live.shared.Shared."""
+
+    version: pulumi.Output[str]
+    """Its version, once it is written."""
+
+    def __init__(self, name: str, inputs: Mapping[str, str], opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("swarm:index:Live", name, dict(inputs), opts)
+
+
 class Fleet(pulumi.CustomResource):
     """All machines of a fleet in their desired state. Nodes and allocations appear below it as rows."""
 

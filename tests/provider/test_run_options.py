@@ -27,7 +27,7 @@ SET = {
     "SWARM_SSH_CONFIG": "/own/config", "SWARM_NODE_TIMEOUT": "90", "SWARM_OFFLINE": "1", "SWARM_FROZEN": "true",
     "SWARM_RETRY": "1", "SWARM_ONLY": "gpu-03,research", "SWARM_ALLOW_STOP": "12", "SWARM_ADOPT": "0b0c", "SWARM_WHO": "ada@desk",
     "SWARM_IN_HAND": "/tmp/flight", "SWARM_SUMMARY": "/tmp/summary", "PULUMI_SKIP_CHECKPOINTS": "true", "XDG_STATE_HOME": "/own/state",
-    "SWARM_LIVE_LAYER": "/own/live",
+    "SWARM_LIVE_LAYER": "/own/live", "SWARM_SHARE_LAYER": "keep",
 }  # fmt: skip
 
 

@@ -60,9 +60,11 @@ def _run(
     more |= {VARIABLES["retry"]: "1"} if retry else {}
     more |= {VARIABLES["only"]: only} if only else {}
     if verb == "up":
+        from swarm_iac.cli.live_sharing import of_up
         from swarm_iac.cli.power.waking import wake
 
         wake(root, stack, say)
+        more |= of_up(root, stack)
         more |= engine.at_once(root, stack, say)
     with tempfile.TemporaryDirectory() as folder:
         file, summary = Path(folder) / "in-flight", Path(folder) / "summary"

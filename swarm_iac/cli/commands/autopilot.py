@@ -63,13 +63,18 @@ def autopilot(
     Examples: swarm autopilot prod --metrics http://prometheus:9090; swarm autopilot --once --dry-run
     swarm autopilot --metrics load.json --interval 10; swarm autopilot prod --power-hooks /etc/swarm/power
     """
+    from swarm_iac.cli.live_sharing import Leadership
     from swarm_iac.cli.machines import autopilot_loop as loop
     from swarm_iac.cli.power.needs import powering
     from swarm_iac.cli.power.powering import line as power_line
 
     root, name = engine.repository(), deciding.inside(named or stack)
     power = powering(root, name, Hooks.of(power_hooks, root, hook_timeout), say) if power_hooks else None
-    pilot = loop.Autopilot(root, name, loop.of_source(root, metrics), say, lease=lease, dry_run=dry_run, power=power)
+    lead = None if dry_run else Leadership(root, name, say, lease, leads=not once)
+    if power and lead:
+        power.share = lead.tell
+    measure = loop.of_source(root, metrics)
+    pilot = loop.Autopilot(root, name, measure, say, lease=lease, dry_run=dry_run, power=power, leadership=lead)
 
     def shown(outcome: Tick) -> None:
         if json:

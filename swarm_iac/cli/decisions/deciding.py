@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swarm_iac.cli.engine import has_state, options, repository, state_folder
+from swarm_iac.cli.live_sharing import fetch
 from swarm_iac.decision import Decision, Ends, Progress, again, decide, decide_file, keep, resolve
 from swarm_iac.errors import SwarmError
 from swarm_iac.live import file as live_file
@@ -108,7 +109,15 @@ def asking(name: str, *, every: bool = False, most: float = math.inf) -> Ended:
 def asleep(name: str) -> dict[str, str]:
     """Nodes of a stack that are powered off on purpose → what to tell of them; none of a draft."""
     found = home(name)
+    if found:
+        fetch(*found, _say)
     return live_file.asleep(Files.of(*found).live) if found else {}
+
+
+def _say(text: str) -> None:
+    from swarm_iac.cli.terminal.screen import say  # loaded only if there is anything to say
+
+    say(text)
 
 
 def ends(name: str) -> Ended | None:
@@ -125,6 +134,7 @@ def current(name: str, progress: Progress | None = None, *, write: bool = True, 
     today, found, frozen = datetime.date.today(), home(name), RunOptions.of(os.environ).frozen
     if found is None:
         return decide_file(Path(name), today=today, frozen=frozen, progress=progress)
+    fetch(*found, _say)
     return decide(*found, today=today, frozen=frozen, write=write, progress=progress, ends=ends)
 
 

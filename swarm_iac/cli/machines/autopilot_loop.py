@@ -24,6 +24,7 @@ from swarm_iac.autopilot.tick import Recollection, Tick, Times, WorkloadDecision
 from swarm_iac.cli import engine
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.engine import Say
+from swarm_iac.cli.live_sharing import Leadership
 from swarm_iac.cli.machines import direct_start, scrape_targets
 from swarm_iac.cli.power.needs import awake, needed
 from swarm_iac.cli.power.powering import Powering
@@ -43,7 +44,7 @@ Measure = Callable[[Stack], Mapping[str, Reading]]
 class Autopilot:
     """One autopilot of one stack. `lease`: life of what it grants [s]; `dry_run`: it writes nothing and changes nothing.
 
-    `power`: powers nodes on and off; None without hooks.
+    `power`: powers nodes on and off; None without hooks. `leadership`: among the autopilots of all clones; None for a dry run.
     """
 
     root: Path
@@ -53,6 +54,7 @@ class Autopilot:
     lease: float = 600.0
     dry_run: bool = False
     power: Powering | None = None
+    leadership: Leadership | None = None
     memory: Recollection = field(default_factory=lambda: Recollection(time.monotonic()))
     _known: tuple[object, Decision] | None = None
     _said: dict[str, str] = field(default_factory=dict)
@@ -66,7 +68,10 @@ class Autopilot:
 
     def once(self) -> Tick:
         """One tick. Raises Retryable where something is in the way for now, and SwarmError where a person has to act."""
-        decision = self._decision()
+        decision = self._decision()  # who cannot decide does not lead either
+        if self.leadership:
+            self.leadership.begin()
+            decision = self._decision()
         layer = live_file.read(self.path, decision.stack.fleet, self.name)
         before = RanBefore(**still(decision.last, decision.placement))
         world = World(
@@ -85,9 +90,13 @@ class Autopilot:
             if written.power != before_power:
                 scrape_targets.refresh(self.root, decision.stack, self.name, written.asleep)
         if any(node not in written.power for node in written.unapplied):
+            if self.leadership and engine.state_folder(self.root):  # elsewhere nothing is started without an `up`
+                self.leadership.confirm()
             self._start(decision, written)
         if written.unapplied:
             self._apply(written, decision.stack)
+        if self.leadership:
+            self.leadership.settle()
         return outcome
 
     def _needed(self, decision: Decision, layer: Layer) -> dict[str, str]:
@@ -115,7 +124,8 @@ class Autopilot:
 
     def _write(self, layer: Layer, outcome: Tick, times: Times) -> Layer:
         """The layer as it is on disk now: written if it changed, or if half of its lease is over."""
-        due = bool(layer.grants) and (layer.left(times.wall) < self.lease / 2 or times.wall < layer.at)
+        late = layer.left(times.wall) < self.lease / 2 or bool(self.leadership and self.leadership.due)
+        due = bool(layer.grants) and (late or times.wall < layer.at)
         if not outcome.changed and not due:
             return layer
         update = {"stack": self.name, "by": f"{os.uname().nodename} process {os.getpid()}", "lease": self.lease}
@@ -148,10 +158,11 @@ class Autopilot:
         nodes = [node for node in layer.unapplied if node in stack.nodes and node not in layer.power]
         if not nodes:  # they left the stack, which a person has applied
             if waits != layer.unapplied:
-                live_file.write(self.path, applied, layer.generation)
+                live_file.applied(self.path, applied)
             return
         more = {VARIABLES["only"]: ",".join(nodes), VARIABLES["frozen"]: "1"}
         more |= {VARIABLES["allow_stop"]: str(layer.stopping)} if layer.stopping else {}
+        more |= self.leadership.variables() if self.leadership else {}
         more |= engine.at_once(self.root, self.name, self.say)
         began = time.monotonic()
         done = engine.pulumi(self.root, self.name, ["up", "--yes", "--skip-preview"], self.say, capture=True, more=more)
@@ -161,7 +172,9 @@ class Autopilot:
             raise Retryable(
                 f"`up` ended with {done.returncode}: {(last or ['no error was printed'])[-1].strip()[:300]}", after=30
             )
-        live_file.write(self.path, applied, layer.generation)
+        live_file.applied(self.path, applied)
+        if self.leadership:
+            self.leadership.pushed(layer.generation)
 
 
 def once(autopilot: Autopilot, show: Callable[[Tick], None]) -> None:
@@ -188,6 +201,8 @@ def run(autopilot: Autopilot, interval: float, ended: Callable[[float], bool], s
                 except SwarmError as error:
                     waits = _told(autopilot.say, waits, f"decides nothing: {error}")
                 if ended(max(0.0, pause - (time.monotonic() - began))):
+                    if autopilot.leadership:
+                        autopilot.leadership.end()
                     return
         waits = _told(autopilot.say, waits, f"another autopilot leads: {live_file.leader_of(autopilot.path)}")
         if ended(interval):

@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from swarm_iac.cli import engine
+from swarm_iac.cli.live_sharing import fetch
 from swarm_iac.cli.merge_lock import alone
 from swarm_iac.cli.merging import approved, drift, record, repository
 from swarm_iac.cli.merging.approved import Approved, FleetBranch, Judge
@@ -204,6 +205,7 @@ class Merges:
 
     def _up(self, found: Approved, tree: Path, only: tuple[str, ...]) -> None:
         assert found.pull
+        fetch(self.root, self.stack, self.say, changing=True)
         live_file.carry(self.root, tree)  # it may have changed while the merge was checked
         part = ["--only", ",".join(only)] if only else []
         who = f"{found.pull.author} (pull request {found.pull.number})"

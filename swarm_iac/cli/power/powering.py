@@ -7,7 +7,7 @@ asks `check`, and `resume` or `suspend` again, which may be asked twice.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ from swarm_iac.autopilot.power import (
 from swarm_iac.cli import engine, engine_lock
 from swarm_iac.cli.merge_lock import between_merges
 from swarm_iac.cli.power.hooks import Hooks
-from swarm_iac.errors import Retryable
+from swarm_iac.errors import Retryable, SwarmError
 from swarm_iac.live import file as live_file
 from swarm_iac.live.layer import Layer, NodePower
 from swarm_iac.model.stack import Stack
@@ -42,7 +42,10 @@ Look = Callable[[Mapping[str, str]], Mapping[str, Observed]]
 
 @dataclass
 class Powering:
-    """What one process knows of the nodes that it powers on and off. `look`: reads nodes by ssh."""
+    """What one process knows of the nodes that it powers on and off. `look`: reads nodes by ssh.
+
+    `share`: tells all clones what was written, before a node is powered off. None where that is no matter.
+    """
 
     root: Path
     name: str
@@ -50,6 +53,7 @@ class Powering:
     hooks: Hooks
     say: Say
     look: Look
+    share: Callable[[], None] | None = None
     memory: PowerMemory = field(default_factory=PowerMemory)
     _jobs: dict[str, Future[HookReport]] = field(default_factory=dict)
     _checked: dict[str, float] = field(default_factory=dict)
@@ -73,10 +77,26 @@ class Powering:
         found = self.decide(stack, layer, needed, reports)
         if found.changes:
             layer = self._write(layer, found)
+        self._share(found.actions)
         for action in found.actions:
             self._begin(action, stack)
         self._check(stack, layer.power)
         return layer
+
+    def _share(self, actions: Sequence[PowerAction]) -> None:
+        """An `up` that begins from now on leaves out what is about to be powered off; one that runs has the engine's lock.
+
+        Where it cannot be said, nothing is powered off: asked again once `check` says that the node is on.
+        """
+        off = [one.node for one in actions if one.verb == "suspend"]
+        if not off or self.share is None:
+            return
+        try:
+            self.share()
+        except SwarmError:
+            for node in off:
+                self.memory.asked.pop(node, None)
+            raise
 
     def wake(self, stack: Stack, nodes: Collection[str], layer: Layer) -> Layer:
         """Power these nodes on and wait until each answers or has failed. Others are left as they are.

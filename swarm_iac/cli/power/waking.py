@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from swarm_iac.cli.decisions import deciding
+from swarm_iac.cli.live_sharing import fetch
 from swarm_iac.cli.power.hooks import DEFAULT_LIMIT, FOLDER, LIMIT, Hooks
 from swarm_iac.cli.power.needs import powering
 from swarm_iac.decision import Decision, decide, with_live
@@ -28,6 +29,7 @@ def wake(root: Path, name: str, say: Say) -> None:
     no hooks.
     """
     path = Files.of(root, name).live
+    fetch(root, name, say, changing=True)
     if path is None or not live_file.at(path).power:
         return
     for _ in range(_TIMES):

@@ -1,6 +1,7 @@
 """How does the provider answer the engine's calls?
 
-Two resources: `swarm:index:Lineage`, a random name created once, and `swarm:index:Fleet`, all machines. With
+Three resources: `swarm:index:Lineage`, a random name created once, `swarm:index:Live`, what is live beside the lock, where
+anything is, and `swarm:index:Fleet`, all machines. With
 `refresh_before_update` in every answer, preview and up call Read first, and so show drift without `pulumi refresh`.
 """
 
@@ -25,6 +26,7 @@ from pulumi.runtime.proto import provider_pb2 as pb
 from swarm_iac import __version__
 from swarm_iac.errors import SwarmError
 from swarm_iac.printable import printable
+from swarm_iac.provider.operations import live_layer
 from swarm_iac.provider.plugin.engine_log import EngineLog, publish
 from swarm_iac.provider.plugin.lazy_imports import LOADING
 from swarm_iac.provider.plugin.serve import Busy
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from swarm_iac.provider.operations.fleet_operations import Before, Outcome
     from swarm_iac.provider.operations.machines import Machines
 
-_LINEAGE = "swarm:index:Lineage"
+_LINEAGE, _LIVE = "swarm:index:Lineage", "swarm:index:Live"
 #: Inputs that define the desired state. The others (`request`, `guard`) say why, and what the change may cost.
 _MEANT = ("fleet", "lineage", "spec")
 RpcContext: TypeAlias = Any  # the stubs of grpc.aio know no ServicerContext
@@ -81,7 +83,10 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
     async def Check(self, request: Any, context: RpcContext) -> Any:
         answer = pb.CheckResponse(inputs=request.news)
-        if not _is_lineage(request.urn):
+        if _is_live(request.urn):
+            async with _in_words(context):
+                live_layer.check(from_struct(request.news))
+        elif not _is_lineage(request.urn):
             from swarm_iac.provider.operations.checks import check
 
             if "sshConfig" in request.news:
@@ -101,6 +106,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
             return pb.DiffResponse(changes=pb.DiffResponse.DIFF_NONE)
         async with _in_words(context):
             old, new, olds = from_struct(request.old_inputs), from_struct(request.news), from_struct(request.olds)
+        if _is_live(request.urn):
+            return _live_diff(live_layer.changed(old, new))
         answer = pb.DiffResponse(changes=pb.DiffResponse.DIFF_NONE, hasDetailedDiff=True)
         if any(old.get(key) != new.get(key) for key in _MEANT):
             answer.detailedDiff["digest"].kind = pb.PropertyDiff.UPDATE
@@ -116,6 +123,8 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         if _is_lineage(request.urn):
             self._fresh_lineage = not request.preview
             return pb.CreateResponse(id="" if request.preview else self._options.adopt or str(uuid.uuid4()))
+        if _is_live(request.urn):
+            return pb.CreateResponse(id="" if request.preview else "live", properties=request.properties)
         if self._fresh_lineage and self._options.skip_checkpoints:
             await _refuse(context, "the lineage is not saved yet, and PULUMI_SKIP_CHECKPOINTS is set", _LINEAGE_HINT)
         with LOADING:
@@ -131,6 +140,11 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     async def Update(self, request: Any, context: RpcContext) -> Any:
         if _is_lineage(request.urn):
             return pb.UpdateResponse(properties=request.olds)
+        if _is_live(request.urn):
+            async with _in_words(context):
+                if not request.preview:
+                    live_layer.replace(from_struct(request.old_inputs), from_struct(request.news))
+            return pb.UpdateResponse(properties=request.news)
         with LOADING:
             from swarm_iac.provider.operations.fleet_operations import Before
 
@@ -159,7 +173,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         )
 
     async def Delete(self, request: Any, context: RpcContext) -> Any:
-        if _is_lineage(request.urn):
+        if _is_lineage(request.urn) or _is_live(request.urn):
             return empty_pb2.Empty()
         with LOADING:
             from swarm_iac.provider.operations import fleet_operations
@@ -251,6 +265,20 @@ _LINEAGE_HINT = (
 
 def _is_lineage(urn: str) -> bool:
     return f"::{_LINEAGE}::" in urn
+
+
+def _is_live(urn: str) -> bool:
+    return f"::{_LIVE}::" in urn
+
+
+def _live_diff(changed: bool) -> Any:
+    """Only its version is shown: the rest is long, and for machines."""
+    if not changed:
+        return pb.DiffResponse(changes=pb.DiffResponse.DIFF_NONE)
+    answer = pb.DiffResponse(changes=pb.DiffResponse.DIFF_SOME, diffs=["version"], hasDetailedDiff=True)
+    answer.detailedDiff["version"].kind = pb.PropertyDiff.UPDATE
+    answer.detailedDiff["version"].inputDiff = True
+    return answer
 
 
 async def _refuse(context: RpcContext, message: str, hint: str = "") -> None:

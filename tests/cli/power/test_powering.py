@@ -127,6 +127,33 @@ def test_an_idle_node_goes_off_and_comes_back_for_work(site: Site) -> None:
     assert "on → suspending" in text and "idle for 1 s" in text and "n1" in text
 
 
+def test_a_node_is_powered_off_once_all_clones_know_and_not_while_an_up_elsewhere_runs(site: Site) -> None:
+    """That `up` has the engine's lock, so nothing is shared meanwhile."""
+    one, shared, held = site.powering(), [], [True]
+
+    def share() -> None:
+        if held:
+            raise Retryable("stack lab is being changed by bo@desk")
+        assert not site.asked()
+        shared.append(site.layer().power["n1"].state)
+
+    one.share = share
+    site.layer()
+    began = time.monotonic()
+    while not live_file.at(site.path).power:
+        assert time.monotonic() - began < 15
+        try:
+            one.tick(site.stack(), site.layer(), {})
+        except Retryable:
+            break
+        time.sleep(0.1)
+    assert site.layer().power["n1"].state == "suspending" and site.asked() == []
+    held.clear()
+    until(one, site, lambda: "n1" in site.layer().power and site.layer().power["n1"].state == "off")
+    one.end()
+    assert shared == ["suspending"] and site.asked() == ["suspend n1"]
+
+
 def test_a_node_that_holds_anything_is_not_asked_to_power_off(site: Site) -> None:
     site.held["n1"] = ("old-0",)
     one = site.powering()
