@@ -310,3 +310,19 @@ def test_nobody_without_gpus_is_stopped_for_a_share(answer: Callable[[Stack, Pla
     works["see"] = works["see"] | {"replicas": 2}
     found = answer(stack_of({"n": {"hardware": "a"}}, works, **rest), last).placement
     assert {one.name for one in found.allocations} == {"see-0", "count-0"}
+
+
+@pytest.mark.parametrize("answer", [solve, as_small], ids=["exact", "without time"])
+def test_nothing_stops_for_an_equal_from_a_drained_node(answer: Callable[[Stack, Placement], Solution]) -> None:
+    jobs: dict[str, Any] = {
+        "stays": {"user": "cy", "each": {"gpus": 4}, "place": {"select": {"room": "old"}}},
+        "leaves": {"user": "cy", "each": {"gpus": 8}},
+    }
+    nodes: dict[str, Any] = {"a": {"labels": {"room": "old"}}, "b": {}}
+    teams = {"vision": {"users": ["ada"], "share": 1}, "text": {"users": ["cy"]}}
+    last = answer(stack_of(nodes, jobs, teams=teams, solve={"reclaim": True}), Placement()).placement
+    assert {(one.workload, one.node) for one in last.allocations} == {("stays", "a"), ("leaves", "b")}
+    drained = nodes | {"b": {"state": "drain"}}
+    solution = answer(stack_of(drained, jobs, teams=teams, solve={"reclaim": True}), last)
+    assert [one.workload for one in solution.placement.allocations] == ["stays"]
+    assert [one.workload for one in solution.placement.unplaced] == ["leaves"]

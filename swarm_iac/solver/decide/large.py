@@ -76,7 +76,7 @@ def fill(
     found = _admitted(capacity, _named(seen, capacity, filled.nodes))
     rest = {name: left for name in task.free if (left := task.free[name] - capacity.counts[name].total()) > 0}
     rest = {name: left for name, left in rest.items() if not snapshot.requests[name].shared}  # patterns pack cards again
-    more = greedy(replace(task, base=capacity, free=rest), stop)
+    more = greedy(replace(task, base=capacity, free=rest), stop.stop)  # columns may have used up their time; this has none
     return Answer(first + found + more, filled.rounds, Bounds(dict.fromkeys(alone, int(filled.bound + 1e-6))))
 
 

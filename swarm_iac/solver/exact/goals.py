@@ -24,7 +24,7 @@ places a higher priority. load_w is what one replica takes of the fleet (worth.l
 and place_w counts from the end of the file. A rebalance puts moves, shifts and (order) after nodes.
 
 Where GPUs are shared by teams, LEVEL_guaranteed of all levels come first, and with `solve.reclaim` LEVEL_stay_without_gpus (as
-LEVEL_stay, of those that hold none), LEVEL_share_kept and LEVEL_share come before LEVEL_stay: see `team_goals`.
+LEVEL_stay, of those that hold none), LEVEL_share_stay, LEVEL_share_kept and LEVEL_share before LEVEL_stay: see `team_goals`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """How much of what teams are due do they hold? Goals over the teams, where GPUs are shared by them.
 
     LEVEL_guaranteed  max   Σ_t min(above_t + stay_t, guarantee_t)    of the level what may stay, and all of those above it
+    LEVEL_share_stay  max   Σ_t min(stay_t, due_t)                    with `solve.reclaim`, if some of what ran has to leave
     LEVEL_share_kept  max   Σ_t min(ran_t, due_t)                     with `solve.reclaim`: nobody falls below what he is due
     LEVEL_share       max   Σ_t min(held_t, due_t)                    of the level and those above it
 
@@ -39,6 +40,7 @@ class TeamGoals:
         homes = {name: [one.node for one in snapshot.running.get(name, ())] for name in snapshot.requests}
         self.lowest = {name: of.lowest(nodes) for name, nodes in homes.items()}
         base = fleet.task.base.counts
+        self.could = Counter(name for name, _ in fleet.task.stay.elements())
         self.fixed = {name: base[name].total() for name in snapshot.requests}
         self.weighed = {name: sum(of.of(node) * n for node, n in base[name].items()) for name in snapshot.requests}
         self.placed: Vars = {
@@ -63,17 +65,30 @@ class TeamGoals:
         of_level = {name: [(var, self.lowest[name])] for name in mine if (var := self.keeping.stayed.get(name)) is not None}
         above = {name: found for name, found in self.placed.items() if requests[name].priority > priority}
         fixed = self.weighed | {name: self.fixed[name] * self.lowest[name] for name in mine}
-        aim = self._aim(f"{level}_guaranteed", most, above | of_level, priority, fixed, self._possible)
+
+        def most_of(workload: str) -> int:
+            return self._possible(workload) if requests[workload].priority > priority else self._stay(workload)
+
+        aim = self._aim(f"{level}_guaranteed", most, above | of_level, priority, fixed, most_of)
         return [replace(aim, runs=True)]
 
     def kept(self, level: str, priority: int) -> list[Aim]:
-        """Of what ran."""
+        """Of what ran; where some of it has to leave its node, before that of what may stay: nobody stops for an equal."""
         if not self.keeping.ran or priority not in self.shares.due:
             return []
-        ran = {name: [(var, self.lowest[name])] for name, var in self.keeping.ran.items()}
-        fixed = {name: count * self.lowest[name] for name, count in self.fixed.items()}
-        found = self._at_each_depth(f"{level}_share_kept", ran, priority, fixed, self._ran)
-        return [replace(aim, runs=True) for aim in found]
+        requests, running = self.fleet.task.snapshot.requests, self.fleet.task.running
+        leaves = any(
+            running[name] > self.could[name] for name, one in requests.items() if one.priority >= priority and size(one)
+        )
+        stayed = self._of_running(f"{level}_share_stay", self.keeping.stayed, priority, self._stay) if leaves else []
+        return [*stayed, *self._of_running(f"{level}_share_kept", self.keeping.ran, priority, self._ran)]
+
+    def _of_running(
+        self, name: str, least: Mapping[str, cp_model.IntVar], priority: int, most_of: Callable[[str], int]
+    ) -> list[Aim]:
+        variables = {workload: [(var, self.lowest[workload])] for workload, var in least.items()}
+        fixed = {workload: count * self.lowest[workload] for workload, count in self.fixed.items()}
+        return [replace(aim, runs=True) for aim in self._at_each_depth(name, variables, priority, fixed, most_of)]
 
     def within(self, level: str, priority: int) -> list[Aim]:
         """Of all that is placed."""
@@ -83,6 +98,9 @@ class TeamGoals:
     def _possible(self, workload: str) -> int:
         snapshot = self.fleet.task.snapshot
         return self.possible[workload] * heaviest(snapshot, snapshot.requests[workload], self.weights)
+
+    def _stay(self, workload: str) -> int:
+        return min(self.fixed[workload] + self.could[workload], self.possible[workload]) * self.lowest[workload]
 
     def _ran(self, workload: str) -> int:
         ran = self.fixed[workload] + self.fleet.task.running[workload]
