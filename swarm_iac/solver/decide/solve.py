@@ -164,7 +164,7 @@ def _filled_again(
     goals: dict[str, Goal],
     watch: Watch,
 ) -> tuple[Pairs, tuple[Allocation, ...], dict[str, Goal]]:
-    """A replica that moved may have freed capacity: those that left go home, and what never ran takes it; nobody is split."""
+    """A replica that moved may have freed capacity: who left goes home, if nobody is split by it, and what never ran takes it."""
     home = undo_moves(snapshot, classified, counts)
     if by_workload(home) != by_workload(counts):
         home = counts
@@ -174,7 +174,8 @@ def _filled_again(
     if not new and home == counts:
         return counts, ones, goals
     found = assemble(snapshot, classified, home + new)
-    if len(locality.needless(snapshot, classified, found)) > len(locality.needless(snapshot, classified, ones)):
+    # To be placed comes before being within one NUMA node: what is new may be split, or have others split.
+    if not new and len(locality.needless(snapshot, classified, found)) > len(locality.needless(snapshot, classified, ones)):
         return counts, ones, goals
     overqualification, shown = Overqualification(snapshot), dict(goals)
 
