@@ -164,7 +164,7 @@ def _filled_again(
     goals: dict[str, Goal],
     watch: Watch,
 ) -> tuple[Pairs, tuple[Allocation, ...], dict[str, Goal]]:
-    """A replica that moved may have freed capacity: who left goes home, if nobody is split by it, and what never ran takes it."""
+    """A replica that moved may have freed capacity: who left goes home if that splits nobody, and what never ran takes it."""
     home = undo_moves(snapshot, classified, counts)
     if by_workload(home) != by_workload(counts):
         home = counts
