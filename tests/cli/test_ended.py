@@ -152,7 +152,7 @@ def test_an_up_asks_too_unless_the_machines_are_out_of_reach(root: Path, monkeyp
     class Given(Exception):
         pass
 
-    def fleet(name: str, request: Request) -> None:
+    def fleet(name: str, request: Request, opts: object) -> None:
         given.append(request.placement)
         raise Given
 
