@@ -9,6 +9,9 @@ from typing import Any
 #: C0 without tab and line end, DEL and C1, what separates lines or turns them, and halves of characters.
 _STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb]")
 
+_USER = re.compile("(://[^:/@\\s\"']*):[^\\s\"']*@")
+_OPTION = re.compile("([?&](?:ssl)?password=)[^&\\s\"']+")
+
 
 def printable(text: str, most: int = 0) -> str:
     """`text` with such characters written as `\\x1b` or `\\u202e`; `most`: cut after so many, if any. [characters]"""
@@ -26,6 +29,11 @@ def printable_all(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [printable_all(each) for each in value]
     return value
+
+
+def without_passwords(text: str) -> str:
+    """`text` with `***` for the password in an address such as postgres://user:password@host/name."""
+    return _OPTION.sub(r"\1***", _USER.sub(r"\1:***@", text))
 
 
 def _shown(found: re.Match[str]) -> str:

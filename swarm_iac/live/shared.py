@@ -84,7 +84,7 @@ def of_inputs(inputs: Mapping[str, Any]) -> Shared:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(printable(str(step), 60) for step in first["loc"])
         raise no_layer(f"{where or error.title}: {printable(str(first['msg']), 200)}") from None
-    except (KeyError, ValueError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise no_layer(printable(str(error), 200)) from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -231,3 +232,49 @@ def test_a_copy_of_a_clone_is_another_one_and_a_work_tree_of_it_is_not(clone: Pa
     (copy / ".state" / "clone").symlink_to("/etc/hostname")
     with pytest.raises(Refused, match="is a link"):
         live_file.identity(copy / ".state")
+
+
+def test_who_read_the_layer_before_another_clones_came_writes_nothing_over_it(clone: Path) -> None:
+    """Both clones have counted on from one generation, so the number alone tells nobody."""
+    path = clone / ".state" / "dev.live.json"
+    live_file.identity(path.parent)
+    given(clone, Shared(version(7, BO), layer(3)))
+    sharing.shared(clone, "dev", "")
+    mine = live_file.write(path, live_file.read(path, "lab", "dev"), 3)
+    off = {"n9": NodePower(state="off", since=NOW)}
+    given(clone, Shared(version(8, BO), layer(4).model_copy(update={"power": off}), base=version(7, BO)))
+    sharing.shared(clone, "dev", "")
+    with pytest.raises(Retryable, match="written by another process"):
+        live_file.write(path, mine, mine.generation)
+    with pytest.raises(Retryable, match="written by another process"):
+        live_file.applied(path, mine)
+    assert live_file.at(path).power == off
+
+
+def test_who_may_only_read_a_clone_knows_it(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a service's account, where a person asks for the status."""
+    me = live_file.identity(clone / ".state")
+
+    def denied(*_: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("swarm_iac.live.file.os.open", denied)
+    assert live_file.identity(clone / ".state") == me and live_file.has_identity(clone / ".state")
+
+
+@pytest.mark.parametrize("text", [b"\x1f\x8b\x08\x00" + b"\x00" * 6 + b"\xff" * 20, b"[" * 100_000])
+def test_a_state_that_is_bent_ends_no_command_with_a_traceback(clone: Path, text: bytes) -> None:
+    given(clone, Shared(version(7, BO), flown()))
+    file = clone.parent / "state" / ".pulumi" / "stacks" / "lab" / "dev.json"
+    (file.with_name("dev.json.gz") if text[:2] == b"\x1f\x8b" else file).write_bytes(text)
+    assert checkpoint.read(clone, "dev", {}) is None
+
+
+def test_what_cannot_be_read_is_said_without_the_password(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (clone / "Pulumi.yaml").write_text("name: lab\nbackend: {url: 'postgres://fleet:hunter2@db/fleet'}\n")
+    said = b'error: unable to open state database "postgres://fleet:hunter2@db/fleet?password=hunter2&x=1": no such host\n'
+    done = subprocess.CompletedProcess([], 255, b"", said)
+    monkeypatch.setattr(checkpoint.subprocess, "run", lambda *_, **__: done)
+    with pytest.raises(Retryable) as error:
+        checkpoint.read(clone, "dev", {})
+    assert "postgres://fleet:***@db/fleet?password=***&x=1" in str(error.value) and "hunter2" not in str(error.value)
