@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from swarm_iac.cli import engine, live_sharing
+from swarm_iac.cli.application import application
+from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.live_sharing import Leadership
 from swarm_iac.cli.machines import autopilot_loop as loop
 from swarm_iac.errors import Retryable, SwarmError
@@ -305,3 +308,15 @@ def test_a_clone_that_may_not_be_written_says_so_and_nothing_ends(state: State, 
     monkeypatch.setattr("swarm_iac.live.checkpoint.taken", denied)
     live_sharing.fetch(state.root, "dev", state.said.append, changing=True)
     assert state.said == ["what is live is as last known here: .state/dev.live.writing: Permission denied"]
+
+
+@pytest.mark.parametrize("words", ["plan --offline", "status --offline", "ps --offline", "why a --offline", "solve --offline"])
+def test_a_command_that_is_offline_asks_no_backend(words: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(deciding, "fetch", lambda *_, **__: asked.append(words))
+    monkeypatch.chdir(root)
+    command, *more = words.split()
+    stack = ["--stack", "lab"] if command == "why" else ["lab"]
+    found = CliRunner().invoke(application(), [command, *more, *stack])
+    assert found.exit_code == 0, found.output
+    assert not asked
