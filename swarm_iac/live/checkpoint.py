@@ -44,7 +44,8 @@ def backend(root: Path) -> str:
 def state_folder(root: Path) -> Path | None:
     """Where Pulumi keeps the state as files; None if it is in S3, Postgres or another service."""
     url = backend(root)
-    return (root / Path(url.removeprefix("file://")).expanduser()).resolve() if url.startswith("file://") else None
+    path = url.removeprefix("file://").partition("?")[0]  # after it: settings, such as metadata=skip
+    return (root / Path(path).expanduser()).resolve() if url.startswith("file://") else None
 
 
 def shared_by_clones(root: Path) -> bool:

@@ -115,6 +115,8 @@ def test_what_is_written_to_the_state_is_read_back() -> None:
         {"layer": "[" * 100_000},
         {"layer": " " * (MOST_TEXT + 1)},
         {"base": "7"},
+        {"version": '{"number": 9007199254740992, "writer": "' + ADA + '"}'},
+        {"layer": '{"generation": 9007199254740992}'},
     ],
 )  # fmt: skip
 def test_what_is_no_layer_is_refused_with_how_it_is_removed(change: dict[str, str]) -> None:
@@ -278,3 +280,11 @@ def test_what_cannot_be_read_is_said_without_the_password(clone: Path, monkeypat
     with pytest.raises(Retryable) as error:
         checkpoint.read(clone, "dev", {})
     assert "postgres://fleet:***@db/fleet?password=***&x=1" in str(error.value) and "hunter2" not in str(error.value)
+
+
+def test_a_state_in_files_is_found_whatever_settings_its_address_has(clone: Path) -> None:
+    """Read as no state at all, it would have no live layer, and the next `up` would take every live replica away."""
+    given(clone, Shared(version(7, BO), flown()))
+    file = clone / "Pulumi.yaml"
+    file.write_text(file.read_text().replace("/state'", "/state?metadata=skip&no_tmp_dir=true'"))
+    assert checkpoint.read(clone, "dev", {}) == Shared(version(7, BO), flown())
