@@ -102,6 +102,8 @@ def resources(folder: Path, project: str, name: str) -> list[dict[str, Any]]:
     """The resources of a state in files; none where there is no state."""
     path = folder / ".pulumi" / "stacks" / project / f"{name}.json"
     packed = path.with_name(f"{path.name}.gz")
+    if not packed.is_file() and not path.is_file():
+        return []  # nor is a device or a pipe read to its end, where a checkout has a link to one
     try:
         text = gzip.decompress(packed.read_bytes()) if packed.is_file() else path.read_bytes()
         return [each for each in json.loads(text)["checkpoint"]["latest"]["resources"] if isinstance(each, dict)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 import subprocess
 from dataclasses import replace
@@ -288,3 +289,17 @@ def test_a_state_in_files_is_found_whatever_settings_its_address_has(clone: Path
     file = clone / "Pulumi.yaml"
     file.write_text(file.read_text().replace("/state'", "/state?metadata=skip&no_tmp_dir=true'"))
     assert checkpoint.read(clone, "dev", {}) == Shared(version(7, BO), flown())
+
+
+def test_a_state_that_is_a_pipe_or_a_device_is_not_read(clone: Path) -> None:
+    """As a foreign checkout may bring one, by a link."""
+    given(clone, Shared(version(7, BO), flown()))
+    file = clone.parent / "state" / ".pulumi" / "stacks" / "lab" / "dev.json"
+    file.unlink()
+    file.symlink_to("/dev/zero")
+    limit = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (4_000_000_000, limit[1]))
+    try:
+        assert checkpoint.read(clone, "dev", {}) is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limit)
