@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from swarm_iac.cli.application import application
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.live_sharing import Leadership
 from swarm_iac.cli.machines import autopilot_loop as loop
-from swarm_iac.errors import Retryable, SwarmError
+from swarm_iac.errors import Refused, Retryable, SwarmError
 from swarm_iac.live import file as live_file
 from swarm_iac.live import sharing
 from swarm_iac.live.layer import Layer, NodePower, Version
@@ -257,6 +258,19 @@ def test_who_cannot_decide_takes_no_lease(state: State, monkeypatch: pytest.Monk
     one = loop.Autopilot(state.root, "dev", lambda stack: {}, state.said.append, leadership=state.lead())
     with pytest.raises(SwarmError):  # its stack file is none
         one.once()
+    assert not state.pushes
+
+
+def test_who_cannot_use_what_is_live_renews_no_lease(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would keep others from leading for ever, and decide nothing itself. A fleet was renamed here, for instance."""
+    decided = SimpleNamespace(stack=SimpleNamespace(fleet="renamed"))
+    monkeypatch.setattr(loop.Autopilot, "_decision", lambda self: decided)
+    live_file.write(state.path, Layer(fleet="lab", stack="dev"), 0)
+    one = loop.Autopilot(state.root, "dev", lambda stack: {}, state.said.append, leadership=state.lead())
+    for _ in range(3):
+        with pytest.raises(Refused, match="is of stack dev of fleet lab"):
+            one.once()
+        state.passes(600)
     assert not state.pushes
 
 

@@ -69,7 +69,8 @@ class Autopilot:
 
     def once(self) -> Tick:
         """One tick. Raises Retryable where something is in the way for now, and SwarmError where a person has to act."""
-        decision = self._decision()  # who cannot decide does not lead either
+        decision = self._decision()
+        live_file.read(self.path, decision.stack.fleet, self.name)  # who cannot decide does not lead either
         if self.leadership:
             self.leadership.begin()
             decision = self._decision()
