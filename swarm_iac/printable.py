@@ -1,4 +1,7 @@
-"""Which characters of someone else's words reach a terminal? All but those that steer it, or turn the order of reading."""
+"""Which characters of someone else's words reach a terminal? All but those that steer it, or turn the order of reading.
+
+And no password that is part of an address.
+"""
 
 from __future__ import annotations
 
