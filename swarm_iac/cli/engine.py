@@ -17,6 +17,7 @@ from swarm_iac.cli.terminal import interrupt
 from swarm_iac.cli.toolchain import require_pulumi
 from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.live.checkpoint import state_folder
+from swarm_iac.printable import without_passwords
 from swarm_iac.provider.plugin import process_identity
 from swarm_iac.run_options import VARIABLES, RunOptions
 from swarm_iac.stackfile.locks.companions import Files
@@ -210,4 +211,4 @@ def _select(root: Path, stack: str, variables: dict[str, str]) -> None:
         ["pulumi", "stack", "select", "--create", stack], cwd=root, env=variables, capture_output=True, text=True
     )
     if made.returncode:
-        raise SwarmError(f"pulumi could not open stack {stack}: {made.stderr.strip()}")
+        raise SwarmError(f"pulumi could not open stack {stack}: {without_passwords(made.stderr.strip())}")

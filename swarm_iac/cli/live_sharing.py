@@ -14,13 +14,13 @@ from pathlib import Path
 
 from swarm_iac.cli import engine
 from swarm_iac.cli.toolchain import pulumi_folder
-from swarm_iac.errors import Retryable
+from swarm_iac.errors import Refused, Retryable, SwarmError
 from swarm_iac.live import checkpoint
 from swarm_iac.live import file as live_file
 from swarm_iac.live.layer import Layer, words
 from swarm_iac.live.shared import Leader, Shared, superseded
 from swarm_iac.live.sharing import KEEP, RELEASE
-from swarm_iac.printable import printable
+from swarm_iac.printable import printable, without_passwords
 from swarm_iac.run_options import VARIABLES, RunOptions
 from swarm_iac.stackfile.locks.companions import Files
 
@@ -51,7 +51,9 @@ def fetch(root: Path, name: str, say: Say, *, changing: bool = False) -> None:
     _read[root, name] = time.monotonic()
     try:
         checkpoint.taken(root, name, read(root, name))
-    except Retryable as error:
+    except Refused:
+        raise
+    except SwarmError as error:  # not read, or not written: a clone of somebody else
         say(f"what is live is as last known here: {error.message}")
 
 
@@ -63,12 +65,18 @@ def _asked_before(root: Path, name: str) -> bool:
 def of_up(root: Path, name: str) -> dict[str, str]:
     """Variables of an `up` that tells all clones what only this one knows: nodes that it has powered on, and grants of an
     autopilot that ended before it told. None where all know.
+
+    Raises Retryable if a node that is on here is asleep for another clone, which was later: this `up` would leave it out.
     """
     path = Files.of(root, name).live
     if path is None or not checkpoint.shared_by_clones(root) or not checkpoint.concerns(root, name):
         return {}
     there, mine = read(root, name), live_file.at(path)
     if superseded(there, mine, live_file.identity(path.parent)):
+        asleep = sorted(there.layer.asleep.keys() - mine.asleep.keys()) if there else []
+        if asleep:
+            hint = "nothing was applied; run it again: what is on by then is found so"
+            raise Retryable(f"another clone replaced the live layer meanwhile, with {', '.join(asleep[:5])} asleep", hint=hint)
         return {}
     known = there.layer if there else Layer()
     return {} if (known.power, known.grants) == (mine.power, mine.grants) else {VARIABLES["share"]: KEEP}
@@ -229,4 +237,4 @@ _UNASKED: Mapping[str, str] = {
 def _first_error(text: str | None) -> str:
     lines = [line.strip() for line in (text or "").splitlines()]
     found = [line for line in lines if "error: " in line] or [line for line in lines if "error" in line.lower()]
-    return printable((found or ["no error was printed"])[0][:300])
+    return printable(without_passwords((found or ["no error was printed"])[0])[:300])

@@ -10,6 +10,7 @@ import gzip
 import json
 import os
 import subprocess
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from swarm_iac.errors import Retryable
 from swarm_iac.live import file as live_file
 from swarm_iac.live.layer import Layer
 from swarm_iac.live.shared import TYPE, Shared, no_layer, of_inputs, superseded
-from swarm_iac.printable import printable
+from swarm_iac.printable import printable, without_passwords
 from swarm_iac.stackfile.locks.companions import Files
 from swarm_iac.stackfile.reading import text as texts
 
@@ -43,7 +44,8 @@ def backend(root: Path) -> str:
 def state_folder(root: Path) -> Path | None:
     """Where Pulumi keeps the state as files; None if it is in S3, Postgres or another service."""
     url = backend(root)
-    return (root / Path(url.removeprefix("file://")).expanduser()).resolve() if url.startswith("file://") else None
+    path = url.removeprefix("file://").partition("?")[0]  # after it: settings, such as metadata=skip
+    return (root / Path(path).expanduser()).resolve() if url.startswith("file://") else None
 
 
 def shared_by_clones(root: Path) -> bool:
@@ -87,7 +89,11 @@ def taken(root: Path, name: str, there: Shared | None) -> bool:
         return False
 
     def change(mine: Layer) -> Layer:
-        return there.layer.model_copy(update={"base": there.version}) if superseded(there, mine, me) else mine
+        if not superseded(there, mine, me):
+            return mine
+        # Both clones may have counted to the same number since; who has read the old one has to notice.
+        number = max(there.layer.generation, mine.generation + 1) if there.layer.generation else 0
+        return there.layer.model_copy(update={"base": there.version, "generation": number})
 
     return live_file.replace(path, change)
 
@@ -96,10 +102,12 @@ def resources(folder: Path, project: str, name: str) -> list[dict[str, Any]]:
     """The resources of a state in files; none where there is no state."""
     path = folder / ".pulumi" / "stacks" / project / f"{name}.json"
     packed = path.with_name(f"{path.name}.gz")
+    if not packed.is_file() and not path.is_file():
+        return []  # nor is a device or a pipe read to its end, where a checkout has a link to one
     try:
         text = gzip.decompress(packed.read_bytes()) if packed.is_file() else path.read_bytes()
         return [each for each in json.loads(text)["checkpoint"]["latest"]["resources"] if isinstance(each, dict)]
-    except (OSError, EOFError, ValueError, LookupError, TypeError):
+    except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, RecursionError):
         return []  # there is none, or Pulumi reports what is wrong with it
 
 
@@ -119,7 +127,7 @@ def _exported(root: Path, name: str, environment: Mapping[str, str]) -> list[dic
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Retryable(f"the state cannot be read: {printable(str(error), 200)}", after=30) from None
-    said = done.stderr.decode(errors="replace").strip()
+    said = without_passwords(done.stderr.decode(errors="replace").strip())
     if done.returncode and "no stack named" in said:
         return []
     try:

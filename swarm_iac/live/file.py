@@ -105,7 +105,10 @@ def replace(path: Path, change: Callable[[Layer], Layer]) -> bool:
 
 def identity(folder: Path) -> str:
     """The random name of the clone with this folder. A copy of the folder has another: its file is another one."""
-    with _opened(folder / _CLONE) as file:
+    path = folder / _CLONE
+    if known := _known(path):
+        return known
+    with _opened(path) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         if not _named(file):
             _name(file, secrets.token_hex(16))
@@ -114,11 +117,18 @@ def identity(folder: Path) -> str:
 
 def has_identity(folder: Path) -> bool:
     """Was a state read or written here before, by this clone? No checkout can bring that along."""
-    path = folder / _CLONE
+    return bool(_known(folder / _CLONE))
+
+
+def _known(path: Path) -> str:
+    """Read as anybody may who only looks: of a colleague's clone, or a service's."""
     if path.is_symlink() or not path.is_file():
-        return False
-    with _opened(path) as file:
-        return bool(_named(file))
+        return ""
+    try:
+        with path.open() as file:
+            return _named(file)
+    except OSError:
+        return ""
 
 
 def _named(file: IO[str]) -> str:
@@ -277,4 +287,5 @@ def _ends_line(log: Path) -> bool:
 
 def _refused(path: Path, text: str) -> Refused:
     hint = "remove it; live replicas are then stopped by the next `swarm up`, and granted again if the load is there"
+    hint += "; where the state has it as well, `pulumi state delete` the resource swarm:index:Live first"
     return Refused(f"{path.name} {text}", hint=hint, place=Place(str(path)))

@@ -23,6 +23,8 @@ from swarm_iac.printable import printable
 TYPE = "swarm:index:Live"
 #: Characters of its layer.
 MOST_TEXT = 16_000_000
+#: Writings of it. What a file may count to is more, so that nobody who takes such a number cannot count on.
+MOST_WRITINGS = 1 << 52
 _BASE: TypeAdapter[Version | None] = TypeAdapter(Version | None)
 
 
@@ -74,17 +76,20 @@ def of_inputs(inputs: Mapping[str, Any]) -> Shared:
         text = str(inputs["layer"])
         if len(text) > MOST_TEXT:
             raise ValueError(f"has more than {MOST_TEXT:,} characters")
-        return Shared(
+        found = Shared(
             Version.model_validate_json(str(inputs["version"])),
             Layer.model_validate_json(text),
             _LEADER.validate_json(str(inputs["leader"])),
             _BASE.validate_json(str(inputs["base"])),
         )
+        if max(found.version.number, found.layer.generation) > MOST_WRITINGS:
+            raise ValueError(f"was written more than {MOST_WRITINGS:,} times, it says")
+        return found
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(printable(str(step), 60) for step in first["loc"])
         raise no_layer(f"{where or error.title}: {printable(str(first['msg']), 200)}") from None
-    except (KeyError, ValueError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise no_layer(printable(str(error), 200)) from None
 
 

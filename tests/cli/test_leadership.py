@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from swarm_iac.cli import engine, live_sharing
+from swarm_iac.cli.application import application
+from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.live_sharing import Leadership
 from swarm_iac.cli.machines import autopilot_loop as loop
-from swarm_iac.errors import Retryable, SwarmError
+from swarm_iac.errors import Refused, Retryable, SwarmError
 from swarm_iac.live import file as live_file
 from swarm_iac.live import sharing
-from swarm_iac.live.layer import Layer, Version
+from swarm_iac.live.layer import Layer, NodePower, Version
 from swarm_iac.live.shared import Leader, Shared, refusal
 from swarm_iac.run_options import VARIABLES
 
@@ -257,6 +261,19 @@ def test_who_cannot_decide_takes_no_lease(state: State, monkeypatch: pytest.Monk
     assert not state.pushes
 
 
+def test_who_cannot_use_what_is_live_renews_no_lease(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would keep others from leading for ever, and decide nothing itself. A fleet was renamed here, for instance."""
+    decided = SimpleNamespace(stack=SimpleNamespace(fleet="renamed"))
+    monkeypatch.setattr(loop.Autopilot, "_decision", lambda self: decided)
+    live_file.write(state.path, Layer(fleet="lab", stack="dev"), 0)
+    one = loop.Autopilot(state.root, "dev", lambda stack: {}, state.said.append, leadership=state.lead())
+    for _ in range(3):
+        with pytest.raises(Refused, match="is of stack dev of fleet lab"):
+            one.once()
+        state.passes(600)
+    assert not state.pushes
+
+
 def test_a_state_of_one_clone_alone_costs_nothing(state: State) -> None:
     (state.root / "Pulumi.yaml").write_text("name: lab\nbackend: {url: 'file://./.state'}\n")
     one = state.lead()
@@ -265,3 +282,55 @@ def test_a_state_of_one_clone_alone_costs_nothing(state: State) -> None:
     one.settle()
     one.end()
     assert not state.pushes and not one.due
+
+
+def test_what_another_clone_told_meanwhile_is_not_taken_for_what_was_written_here(state: State) -> None:
+    """A colleague's `up`, which has powered a node on, counts the generation on as this autopilot does."""
+    one = state.lead()
+    one.begin()
+    live_file.write(state.path, live_file.read(state.path, "lab", "dev"), 0)
+    before = state.there
+    assert before and before.leader
+    told = Layer(fleet="lab", stack="dev", generation=1, power={"n1": NodePower(state="resuming", since=state.wall)})
+    state.there = Shared(Version(number=2, writer=BO), told, before.leader, base=before.version)
+    with pytest.raises(Retryable, match="another clone replaced"):
+        one.confirm()
+    assert live_file.at(state.path).power == told.power
+
+
+def test_an_up_leaves_out_no_node_that_it_has_just_powered_on(state: State) -> None:
+    off = {"n1": NodePower(state="off", since=state.wall)}
+    lead = state.other()
+    assert state.there
+    state.there = Shared(state.there.version, state.there.layer.model_copy(update={"power": off}), lead)
+    live_sharing.fetch(state.root, "dev", print, changing=True)
+    assert live_sharing.of_up(state.root, "dev") == {}
+    live_file.update(state.path, "lab", "dev", lambda layer: layer.model_copy(update={"power": {}}))
+    assert live_sharing.of_up(state.root, "dev") == {"SWARM_SHARE_LAYER": "keep"}
+    version = state.there.version
+    state.there = Shared(Version(number=version.number + 1, writer=BO), state.there.layer, lead, base=version)
+    with pytest.raises(Retryable, match="with n1 asleep"):
+        live_sharing.of_up(state.root, "dev")
+
+
+def test_a_clone_that_may_not_be_written_says_so_and_nothing_ends(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    state.other()
+
+    def denied(*_: Any) -> bool:
+        raise SwarmError(".state/dev.live.writing: Permission denied")
+
+    monkeypatch.setattr("swarm_iac.live.checkpoint.taken", denied)
+    live_sharing.fetch(state.root, "dev", state.said.append, changing=True)
+    assert state.said == ["what is live is as last known here: .state/dev.live.writing: Permission denied"]
+
+
+@pytest.mark.parametrize("words", ["plan --offline", "status --offline", "ps --offline", "why a --offline", "solve --offline"])
+def test_a_command_that_is_offline_asks_no_backend(words: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(deciding, "fetch", lambda *_, **__: asked.append(words))
+    monkeypatch.chdir(root)
+    command, *more = words.split()
+    stack = ["--stack", "lab"] if command == "why" else ["lab"]
+    found = CliRunner().invoke(application(), [command, *more, *stack])
+    assert found.exit_code == 0, found.output
+    assert not asked

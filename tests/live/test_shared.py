@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -114,6 +116,8 @@ def test_what_is_written_to_the_state_is_read_back() -> None:
         {"layer": "[" * 100_000},
         {"layer": " " * (MOST_TEXT + 1)},
         {"base": "7"},
+        {"version": '{"number": 9007199254740992, "writer": "' + ADA + '"}'},
+        {"layer": '{"generation": 9007199254740992}'},
     ],
 )  # fmt: skip
 def test_what_is_no_layer_is_refused_with_how_it_is_removed(change: dict[str, str]) -> None:
@@ -231,3 +235,71 @@ def test_a_copy_of_a_clone_is_another_one_and_a_work_tree_of_it_is_not(clone: Pa
     (copy / ".state" / "clone").symlink_to("/etc/hostname")
     with pytest.raises(Refused, match="is a link"):
         live_file.identity(copy / ".state")
+
+
+def test_who_read_the_layer_before_another_clones_came_writes_nothing_over_it(clone: Path) -> None:
+    """Both clones have counted on from one generation, so the number alone tells nobody."""
+    path = clone / ".state" / "dev.live.json"
+    live_file.identity(path.parent)
+    given(clone, Shared(version(7, BO), layer(3)))
+    sharing.shared(clone, "dev", "")
+    mine = live_file.write(path, live_file.read(path, "lab", "dev"), 3)
+    off = {"n9": NodePower(state="off", since=NOW)}
+    given(clone, Shared(version(8, BO), layer(4).model_copy(update={"power": off}), base=version(7, BO)))
+    sharing.shared(clone, "dev", "")
+    with pytest.raises(Retryable, match="written by another process"):
+        live_file.write(path, mine, mine.generation)
+    with pytest.raises(Retryable, match="written by another process"):
+        live_file.applied(path, mine)
+    assert live_file.at(path).power == off
+
+
+def test_who_may_only_read_a_clone_knows_it(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a service's account, where a person asks for the status."""
+    me = live_file.identity(clone / ".state")
+
+    def denied(*_: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("swarm_iac.live.file.os.open", denied)
+    assert live_file.identity(clone / ".state") == me and live_file.has_identity(clone / ".state")
+
+
+@pytest.mark.parametrize("text", [b"\x1f\x8b\x08\x00" + b"\x00" * 6 + b"\xff" * 20, b"[" * 100_000])
+def test_a_state_that_is_bent_ends_no_command_with_a_traceback(clone: Path, text: bytes) -> None:
+    given(clone, Shared(version(7, BO), flown()))
+    file = clone.parent / "state" / ".pulumi" / "stacks" / "lab" / "dev.json"
+    (file.with_name("dev.json.gz") if text[:2] == b"\x1f\x8b" else file).write_bytes(text)
+    assert checkpoint.read(clone, "dev", {}) is None
+
+
+def test_what_cannot_be_read_is_said_without_the_password(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (clone / "Pulumi.yaml").write_text("name: lab\nbackend: {url: 'postgres://fleet:hunter2@db/fleet'}\n")
+    said = b'error: unable to open state database "postgres://fleet:hunter2@db/fleet?password=hunter2&x=1": no such host\n'
+    done = subprocess.CompletedProcess([], 255, b"", said)
+    monkeypatch.setattr(checkpoint.subprocess, "run", lambda *_, **__: done)
+    with pytest.raises(Retryable) as error:
+        checkpoint.read(clone, "dev", {})
+    assert "postgres://fleet:***@db/fleet?password=***&x=1" in str(error.value) and "hunter2" not in str(error.value)
+
+
+def test_a_state_in_files_is_found_whatever_settings_its_address_has(clone: Path) -> None:
+    """Read as no state at all, it would have no live layer, and the next `up` would take every live replica away."""
+    given(clone, Shared(version(7, BO), flown()))
+    file = clone / "Pulumi.yaml"
+    file.write_text(file.read_text().replace("/state'", "/state?metadata=skip&no_tmp_dir=true'"))
+    assert checkpoint.read(clone, "dev", {}) == Shared(version(7, BO), flown())
+
+
+def test_a_state_that_is_a_pipe_or_a_device_is_not_read(clone: Path) -> None:
+    """As a foreign checkout may bring one, by a link."""
+    given(clone, Shared(version(7, BO), flown()))
+    file = clone.parent / "state" / ".pulumi" / "stacks" / "lab" / "dev.json"
+    file.unlink()
+    file.symlink_to("/dev/zero")
+    limit = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (4_000_000_000, limit[1]))
+    try:
+        assert checkpoint.read(clone, "dev", {}) is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limit)

@@ -49,7 +49,7 @@ def why(
     from swarm_iac.cli.terminal import progress
 
     def answered(progress: progress.Following) -> tuple[Decision, Explanation | None]:
-        decision = _standing(stack, source, progress)
+        decision = _standing(stack, source, progress, offline=offline)
         if workload in decision.stack.nodes and workload not in decision.stack.workloads:
             return decision, None
         progress.phase("loading the solver")
@@ -262,9 +262,9 @@ def shares(named: Positional = "", stack: Stack = "dev", source: From = None, js
     )
 
 
-def _standing(stack: str, source: Path | None, progress: Progress) -> Decision:
+def _standing(stack: str, source: Path | None, progress: Progress, *, offline: bool = False) -> Decision:
     """The current decision; nothing is written to get it."""
-    return deciding.peek(str(source) if source else stack, progress)
+    return deciding.peek(str(source) if source else stack, progress, offline=offline)
 
 
 def _options(stack: str, source: Path | None) -> str:

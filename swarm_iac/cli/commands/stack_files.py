@@ -136,7 +136,9 @@ def solve(
     def solved(progress: Following) -> Decision:
         name = named or stack
         ends = None if offline else deciding.ends(name)
-        return deciding.recorded(name, record, progress, ends) if record else deciding.solve(name, progress, ends)
+        if record:
+            return deciding.recorded(name, record, progress, ends)
+        return deciding.solve(name, progress, ends, offline=offline)
 
     decision = followed(solved, quiet=json)
     try:

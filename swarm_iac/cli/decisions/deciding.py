@@ -126,21 +126,24 @@ def ends(name: str) -> Ended | None:
     return None if found is None or never_applied(*found) else asking(name, most=_PATIENCE)
 
 
-def current(name: str, progress: Progress | None = None, *, write: bool = True, ends: Ends | None = None) -> Decision:
+def current(
+    name: str, progress: Progress | None = None, *, write: bool = True, ends: Ends | None = None, offline: bool = False
+) -> Decision:
     """Today's decision for stacks/NAME.yaml, or for a stack file by its path, for which nothing is written elsewhere.
 
-    `ends`: says which jobs have finished; a draft has none.
+    `ends`: says which jobs have finished; a draft has none. `offline`: what is live is as last known; no backend is asked.
     """
     today, found, frozen = datetime.date.today(), home(name), RunOptions.of(os.environ).frozen
     if found is None:
         return decide_file(Path(name), today=today, frozen=frozen, progress=progress)
-    fetch(*found, _say)
+    if not offline:
+        fetch(*found, _say)
     return decide(*found, today=today, frozen=frozen, write=write, progress=progress, ends=ends)
 
 
-def peek(name: str, progress: Progress | None = None) -> Decision:
+def peek(name: str, progress: Progress | None = None, *, offline: bool = False) -> Decision:
     """The same, without writing anything."""
-    return current(name, progress, write=False)
+    return current(name, progress, write=False, offline=offline)
 
 
 def recorded(name: str, file: Path, progress: Progress | None = None, ends: Ends | None = None) -> Decision:
@@ -163,9 +166,9 @@ def recorded(name: str, file: Path, progress: Progress | None = None, ends: Ends
     return decision
 
 
-def solve(name: str, progress: Progress | None = None, ends: Ends | None = None) -> Decision:
+def solve(name: str, progress: Progress | None = None, ends: Ends | None = None, *, offline: bool = False) -> Decision:
     """Solve if there is anything to decide or to improve, and write lock and proof."""
-    decision = bettered(current(name, progress, ends=ends), datetime.date.today(), progress)
+    decision = bettered(current(name, progress, ends=ends, offline=offline), datetime.date.today(), progress)
     keep(decision, progress)
     return decision
 

@@ -34,6 +34,7 @@ from swarm_iac.live import file as live_file
 from swarm_iac.live.layer import Layer
 from swarm_iac.live.overlay import RanBefore
 from swarm_iac.model.stack import Stack
+from swarm_iac.printable import without_passwords
 from swarm_iac.run_options import VARIABLES
 from swarm_iac.stackfile.locks.companions import Files
 
@@ -68,7 +69,8 @@ class Autopilot:
 
     def once(self) -> Tick:
         """One tick. Raises Retryable where something is in the way for now, and SwarmError where a person has to act."""
-        decision = self._decision()  # who cannot decide does not lead either
+        decision = self._decision()
+        live_file.read(self.path, decision.stack.fleet, self.name)  # who cannot decide does not lead either
         if self.leadership:
             self.leadership.begin()
             decision = self._decision()
@@ -169,9 +171,8 @@ class Autopilot:
         self.say(f"`up` of {', '.join(nodes)} took {time.monotonic() - began:.1f} s")
         if done.returncode:
             last = [text for text in (done.stdout or "").splitlines() if "error" in text.lower()]
-            raise Retryable(
-                f"`up` ended with {done.returncode}: {(last or ['no error was printed'])[-1].strip()[:300]}", after=30
-            )
+            said = without_passwords((last or ["no error was printed"])[-1].strip())[:300]
+            raise Retryable(f"`up` ended with {done.returncode}: {said}", after=30)
         live_file.applied(self.path, applied)
         if self.leadership:
             self.leadership.pushed(layer.generation)

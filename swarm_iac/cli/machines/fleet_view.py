@@ -65,7 +65,7 @@ def read(
     from swarm_iac.reach.node_program import agent_digest
 
     ends = None if offline else deciding.asking(name, every=True)
-    decision = followed(lambda progress: deciding.current(name, progress, write=write, ends=ends), quiet=quiet)
+    decision = followed(lambda progress: deciding.current(name, progress, write=write, ends=ends, offline=offline), quiet=quiet)
     today = datetime.date.today()
     asked = request(decision, today)
     wanted = asked.nodes()
