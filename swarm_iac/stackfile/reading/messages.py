@@ -81,7 +81,7 @@ _SHOWN = 10
 def nearest(word: str, known: Iterable[str], what: str = "") -> str:
     """A hint naming what was probably meant, else what there is."""
     names = sorted(set(known))
-    longer = [name for name in names if name.startswith(word) and word] if len(word) > 2 else []
+    longer = [name for name in names if name.startswith(word)] if len(word) > 2 else []
     close = longer[:1] if len(longer) == 1 else get_close_matches(word, names, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]!r}?"

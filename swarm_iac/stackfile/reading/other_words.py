@@ -40,7 +40,6 @@ _MIG = "MIG instances are part of `gpus`: `gpus: 1 x H100/1g.10gb`"
 _PART = "a part of a GPU is written `gpus: 0.25 x H100`; it is time-shared and not isolated"
 _NETWORK = "bandwidth is beside `each`: `network: {egress: 1 Gbit/s, ingress: 1 Gbit/s}`"
 _SHELL = "a command is run without a shell: `run: {command: \"sh -c 'cd /data && exec python train.py'\"}`"
-_CHARGED = "a user's work counts in the team that the user is in; there are no other accounts"
 
 #: Where a key stands → words as others write them, without `_` and `-`, and in small letters → what to write.
 _KEYS: dict[str, dict[str, str]] = {
