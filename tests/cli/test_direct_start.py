@@ -132,13 +132,20 @@ def test_a_node_that_differs_otherwise_is_left_to_up(fleet: Fleet) -> None:
         ({"error": "no route to host"}, "does not answer"),
         ({"foreign": ("swarm-x.service",)}, "is not as its ledger says"),
         ({"ledger": LedgerHead(lineage="other", serial=1, fleet="lab")}, ""),
-        ({"ledger": LedgerHead(lineage="L", serial=5, fleet="lab")}, "a later run than that of the state"),
+        ({"ledger": LedgerHead(lineage="L", serial=6, fleet="lab")}, "a later run than that of the state"),
         ({"ledger": None}, ""),
     ):
         change(fleet, node, **update)
         assert words in fleet.refused(), update
         fleet.seen[node] = before
     assert fleet.start() == ""
+
+
+def test_a_node_may_be_read_before_and_after_it_granted_the_claim(fleet: Fleet) -> None:
+    (node,) = fleet.layer.unapplied
+    change(fleet, node, ledger=LedgerHead(lineage="L", serial=5, fleet="lab"))
+    assert fleet.start() == ""
+    assert fleet.serials == {5}
 
 
 def test_a_replica_that_is_there_already_in_another_shape_is_left_to_up(fleet: Fleet) -> None:

@@ -83,7 +83,7 @@ def _start(
         with claimed(_deciding(records, decision.layer, us), **reach, on_progress=say):
             found = reading.result()
             found.guard(0)
-            if why := _not_simple(found, fresh, records):
+            if why := _not_simple(found, fresh, records, serial):
                 return why
             places = [(step.node, step.allocation) for step in found.plan.steps]
             pending_placement.begin(run.state_home, records.lineage, serial, places, records.serial)
@@ -125,10 +125,11 @@ def _part(records: Records, nodes: list[str]) -> Records:
     )
 
 
-def _not_simple(found: Reconciliation, fresh: Mapping[str, str], records: Records) -> str:
-    """Why this is more than new replicas on nodes as they should be; empty if it is not."""
+def _not_simple(found: Reconciliation, fresh: Mapping[str, str], records: Records, claimed: int) -> str:
+    """Why this is more than new replicas on nodes as they should be; empty if it is not. `claimed`: the serial of this run."""
     plan: Plan = found.plan
-    if found.serial != records.serial:
+    # A node that was read after it granted the claim has that serial. Had another run had it, the claim would have been refused.
+    if found.serial not in (records.serial, claimed):
         return "a later run than that of the state was there"
     if found.unreachable:
         return f"{min(found.unreachable)} does not answer"
