@@ -128,7 +128,7 @@ def _part(records: Records, nodes: list[str]) -> Records:
 def _not_simple(found: Reconciliation, fresh: Mapping[str, str], records: Records, claimed: int) -> str:
     """Why this is more than new replicas on nodes as they should be; empty if it is not. `claimed`: the serial of this run."""
     plan: Plan = found.plan
-    # A node that was read after it granted the claim has that serial. Had another run had it, the claim would have been refused.
+    # A node that was read after it granted the claim has that serial; if another run had it, the claim was refused.
     if found.serial not in (records.serial, claimed):
         return "a later run than that of the state was there"
     if found.unreachable:
