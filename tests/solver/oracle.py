@@ -343,8 +343,9 @@ def check_exact(before: Stack, now: Stack, *, proven: bool = True) -> None:
     snapshot = with_shares(now, last)
     ours, optimum = score(snapshot, classify(snapshot), reached(solution))[0], best(now, last)
     local = any(goal.name == "within_numa" for goal in solution.proof.goals)  # comes before nodes in use, which is no goal here
-    whole = not proven and complete(reached(solution), possible(snapshot))
-    assert whole or (ours == optimum if not local else ours[:-1] == optimum[:-1])
+    if ours != optimum if not local else ours[:-1] != optimum[:-1]:
+        assert not proven and complete(reached(solution), possible(snapshot))
+        assert all(move.forced for move in solution.moves)
     assert sum(1 for move in solution.moves if move.target and not move.forced) <= now.solve.moves
     assert solution.proof.optimal or local or not proven
     assert all(goal.value <= goal.bound for goal in solution.proof.goals if "share" in goal.name or "guaranteed" in goal.name)

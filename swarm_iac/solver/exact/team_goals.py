@@ -73,7 +73,7 @@ class TeamGoals:
         return [replace(aim, runs=True)]
 
     def kept(self, level: str, priority: int) -> list[Aim]:
-        """Of what ran; where some of it has to leave its node, before that of what may stay: nobody stops for an equal."""
+        """Of what ran. Where some of that has to leave its node, first of what may stay: nobody stops for an equal."""
         if not self.keeping.ran or priority not in self.shares.due:
             return []
         requests, running = self.fleet.task.snapshot.requests, self.fleet.task.running

@@ -64,13 +64,6 @@ _EXPECTED = {
     "date_from_datetime_inexact": "expected a date such as 2027-01-31, without a time",
 }
 
-#: Keys that are meant by others, by the mapping they stand in.
-_ELSEWHERE = {
-    ("time", "warn"): "the warning is the stop signal, so long before the limit: `stop: {signal: USR1, grace: 10 min}`",
-    ("time", "signal"): "`stop: {signal: USR1, grace: 10 min}` says how it is asked to end",
-    ("time", "grace"): "`stop: {signal: USR1, grace: 10 min}` says how it is asked to end",
-}
-
 #: So many mistakes of one file are told with what was probably meant: to compare every wrong name of a large file with
 #: every right one takes minutes, and the first few tell what is wrong with the rest.
 COMPARED = 50
@@ -162,8 +155,6 @@ def _words(kind: str, error: Mapping[str, Any], loc: tuple[Step, ...], model: ty
 def _known(key: str, model: type[BaseModel], loc: tuple[Step, ...]) -> str:
     """The nearest key of this mapping, else of one inside of it, else all there are."""
     keys = known_keys(model, loc)
-    if meant := _ELSEWHERE.get((str(loc[-1]), key), "") if loc else "":
-        return meant
     if meant := hint_for_key(loc, key):
         return meant
     if not get_close_matches(key, keys, n=1, cutoff=0.6):
@@ -204,9 +195,8 @@ def _text(kind: str, context: Mapping[str, Any], given: Any) -> tuple[str, str] 
     """Refusals of text, and of what should be text."""
     if kind == "literal_error":
         known = re.findall(r"'([^']*)'", str(context["expected"]))
-        return f"{describe(given)} is not one of {', '.join(known)}", hint_for_value(str(given), known) or _close(
-            str(given), known
-        )
+        meant = hint_for_value(str(given), known) or _close(str(given), known)
+        return f"{describe(given)} is not one of {', '.join(known)}", meant
     if kind == "string_too_long":
         return f"is longer than {context['max_length']} characters", "shorten it"
     if kind == "string_too_short":

@@ -109,6 +109,10 @@ _KEYS: dict[str, dict[str, str]] = {
         "nvlink": "`links: required`",
         "ntaskspernode perhost": "`per_node: 4`",
     },
+    "workloads.*.time": {
+        "warn warning": "the warning is the stop signal, so long before the limit: `stop: {signal: USR1, grace: 10 min}`",
+        "signal grace": "`stop: {signal: USR1, grace: 10 min}` says how it is asked to end",
+    },
     "teams.*": {
         "members member accounts people user": _USERS,
         "weight fairshare shares": "`share: 3` is its weight beside the others",
