@@ -22,8 +22,6 @@ from swarm_iac.provider.plugin import process_identity
 from swarm_iac.run_options import VARIABLES, RunOptions
 from swarm_iac.stackfile.locks.companions import Files
 
-__all__ = ["state_folder"]
-
 Say = Callable[[str], None]
 #: Commands that take the engine's lock.
 _CHANGING = ("up", "refresh", "destroy")

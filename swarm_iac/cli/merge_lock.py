@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from swarm_iac import git
-from swarm_iac.cli import engine
 from swarm_iac.errors import Retryable
+from swarm_iac.live import checkpoint
 
 _FILE = "swarm-merges.lock"
 
@@ -36,7 +36,7 @@ def between_merges(root: Path) -> Iterator[None]:
 
 @contextmanager
 def _held(root: Path, way: int, *, wait: bool) -> Iterator[None]:
-    folder = engine.state_folder(root) or git.own_folder(root)
+    folder = checkpoint.state_folder(root) or git.own_folder(root)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _FILE).open("w") as lock:
         try:

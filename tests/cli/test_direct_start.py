@@ -204,7 +204,7 @@ def test_an_up_that_runs_goes_first(fleet: Fleet, monkeypatch: pytest.MonkeyPatc
     def held(state: Path, stack: str) -> None:
         raise Retryable("stack lab is being changed by eve")
 
-    monkeypatch.setattr("swarm_iac.cli.engine.state_folder", lambda root: root)
+    monkeypatch.setattr("swarm_iac.live.checkpoint.state_folder", lambda root: root)
     monkeypatch.setattr("swarm_iac.cli.engine_lock.refuse_held", held)
     with pytest.raises(Retryable):
         fleet.start()

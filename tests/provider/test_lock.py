@@ -16,6 +16,7 @@ import pytest
 
 from swarm_iac.cli import engine, engine_lock
 from swarm_iac.errors import Retryable
+from swarm_iac.live import checkpoint
 from swarm_iac.provider.plugin import process_identity
 from tests.provider.conftest import Project, two_nodes
 from tests.provider.test_engine import start
@@ -145,4 +146,4 @@ def test_only_what_changes_the_stack_is_refused(project: Project, monkeypatch: p
 )
 def test_only_a_state_of_files_is_looked_into(tmp_path: Path, url: str, folder: str | None) -> None:
     (tmp_path / "Pulumi.yaml").write_text(f"name: lab\nruntime: python\n{f'backend: {{url: {url}}}' if url else ''}\n")
-    assert engine.state_folder(tmp_path) == (tmp_path / folder if folder else None)
+    assert checkpoint.state_folder(tmp_path) == (tmp_path / folder if folder else None)

@@ -11,11 +11,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from swarm_iac.cli.engine import has_state, options, repository, state_folder
+from swarm_iac.cli.engine import has_state, options, repository
 from swarm_iac.cli.live_sharing import fetch
 from swarm_iac.decision import Decision, Ends, Progress, again, decide, decide_file, keep, resolve
 from swarm_iac.errors import SwarmError
 from swarm_iac.live import file as live_file
+from swarm_iac.live.checkpoint import state_folder
 from swarm_iac.model import cost, device
 from swarm_iac.model.placement import Allocation, Waiting
 from swarm_iac.model.resources.row import Resource

@@ -30,6 +30,7 @@ from swarm_iac.cli.power.needs import awake, needed
 from swarm_iac.cli.power.powering import Powering
 from swarm_iac.decision import Decision, decide, still
 from swarm_iac.errors import Refused, Retryable, SwarmError
+from swarm_iac.live import checkpoint
 from swarm_iac.live import file as live_file
 from swarm_iac.live.layer import Layer
 from swarm_iac.live.overlay import RanBefore
@@ -92,7 +93,7 @@ class Autopilot:
             if written.power != before_power:
                 scrape_targets.refresh(self.root, decision.stack, self.name, written.asleep)
         if any(node not in written.power for node in written.unapplied):
-            if self.leadership and engine.state_folder(self.root):  # elsewhere nothing is started without an `up`
+            if self.leadership and checkpoint.state_folder(self.root):  # elsewhere nothing is started without an `up`
                 self.leadership.confirm()
             self._start(decision, written)
         if written.unapplied:

@@ -22,6 +22,7 @@ from swarm_iac.cli import engine, engine_lock
 from swarm_iac.cli.machines import state_file
 from swarm_iac.decision import Decision, request
 from swarm_iac.errors import Retryable, SwarmError
+from swarm_iac.live import checkpoint
 from swarm_iac.live.layer import Layer
 from swarm_iac.model.state import Desired
 from swarm_iac.model.step import Plan, Verb
@@ -36,7 +37,7 @@ def start(root: Path, decision: Decision, layer: Layer, say: engine.Say) -> str:
 
     Raises Retryable while another run changes the stack; that goes first.
     """
-    if state := engine.state_folder(root):
+    if state := checkpoint.state_folder(root):
         engine_lock.refuse_held(state, decision.name)
     fresh = {one.allocation.name: one.allocation.node for one in layer.grants if one.allocation.node in layer.unapplied}
     nodes = sorted(node for node in layer.unapplied if node in decision.stack.nodes and node not in layer.power)

@@ -22,6 +22,7 @@ from swarm_iac.errors import Refused, Retryable, SwarmError
 from swarm_iac.forge import Forge
 from swarm_iac.forge.forge import State
 from swarm_iac.forge.opening import TOKEN
+from swarm_iac.live import checkpoint
 from swarm_iac.live import file as live_file
 from swarm_iac.model.step import Step
 from swarm_iac.plan.show.markdown import plain
@@ -224,7 +225,7 @@ class Merges:
     def _environment(self, who: str = "") -> Mapping[str, str]:
         """Without the forge's token: nothing that runs on the fleet's behalf needs it."""
         values = {name: value for name, value in os.environ.items() if name != TOKEN}
-        state = engine.state_folder(self.root)
+        state = checkpoint.state_folder(self.root)
         values |= {"PULUMI_BACKEND_URL": state.as_uri()} if state else {}
         values |= engine.reaching(self.root)
         values |= {"PULUMI_HOME": os.environ.get("PULUMI_HOME", str(self.root / ".state" / "home")), "SWARM_FROZEN": "1"}

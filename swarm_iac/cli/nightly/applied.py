@@ -6,12 +6,13 @@ import datetime
 from collections.abc import Callable
 from pathlib import Path
 
-from swarm_iac.cli import engine, engine_lock
+from swarm_iac.cli import engine_lock
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.machines.survey import Survey, survey
 from swarm_iac.cli.merge_lock import alone
 from swarm_iac.cli.merging import published, record, repository
 from swarm_iac.errors import Refused, Retryable
+from swarm_iac.live import checkpoint
 from swarm_iac.review import last_known
 
 Say = Callable[[str], None]
@@ -34,7 +35,7 @@ def surveyed(root: Path, stack: str, say: Say) -> Survey:
 
 def _unchanging(root: Path, stack: str, say: Say) -> str:
     """The commit that was applied last. Raises Retryable while the stack is being changed."""
-    if state := engine.state_folder(root):
+    if state := checkpoint.state_folder(root):
         engine_lock.refuse_held(state, stack)
     return _commit(root, stack, say)
 

@@ -22,10 +22,11 @@ from swarm_iac.autopilot.power import (
     Verb,
     power_tick,
 )  # fmt: skip
-from swarm_iac.cli import engine, engine_lock
+from swarm_iac.cli import engine_lock
 from swarm_iac.cli.merge_lock import between_merges
 from swarm_iac.cli.power.hooks import Hooks
 from swarm_iac.errors import Retryable, SwarmError
+from swarm_iac.live import checkpoint
 from swarm_iac.live import file as live_file
 from swarm_iac.live.layer import Layer, NodePower
 from swarm_iac.model.stack import Stack
@@ -180,7 +181,7 @@ class Powering:
             return self._run("suspend", node)  # one that was killed for being late may have begun it: `check` says so
 
     def _in_use(self, node: str, seen: Observed) -> str:
-        state = engine.state_folder(self.root)
+        state = checkpoint.state_folder(self.root)
         if state:
             try:
                 engine_lock.refuse_held(state, self.name)

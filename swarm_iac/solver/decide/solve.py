@@ -26,19 +26,17 @@ from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Reason
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.backend.cpsat import SEED
 from swarm_iac.solver.backend.linear import listening
-from swarm_iac.solver.balance.besides import beside_value
 from swarm_iac.solver.balance.even import even
-from swarm_iac.solver.balance.nearest import near_value
-from swarm_iac.solver.balance.preferred import lacks_value
 from swarm_iac.solver.bounds.gpu_bounds import Bounds, level_bounds
 from swarm_iac.solver.bounds.other_bounds import beside_it, with_others
 from swarm_iac.solver.decide import locality
 from swarm_iac.solver.decide.clearing import cleared, fewer
 from swarm_iac.solver.decide.evening import evened
+from swarm_iac.solver.decide.filling_again import filled_again
 from swarm_iac.solver.decide.large import fill
 from swarm_iac.solver.decide.large import goals as goals_of_large
 from swarm_iac.solver.decide.moves import moves_with_causes
-from swarm_iac.solver.decide.proofs import preferences, still_bounded, with_failures, with_shares_of
+from swarm_iac.solver.decide.proofs import preferences, still_bounded, with_failures
 from swarm_iac.solver.decide.small import complete, decided
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import BOUNDS, CHANGE, FEWER, FROM_NOTHING, OTHERS, RUINED, columns, in_all
@@ -48,13 +46,13 @@ from swarm_iac.solver.explain.conflict import Causes, capacity_of
 from swarm_iac.solver.explain.counting import possible
 from swarm_iac.solver.explain.lacking import code, lacking
 from swarm_iac.solver.repair.assembly import assemble
-from swarm_iac.solver.repair.fewest_moves import moves_goal, moves_of
-from swarm_iac.solver.repair.greedy import ORDERS, Overqualification, greedy
+from swarm_iac.solver.repair.fewest_moves import moves_goal
+from swarm_iac.solver.repair.greedy import ORDERS, greedy
 from swarm_iac.solver.repair.kinds import simple
 from swarm_iac.solver.repair.neighbourhood import short
 from swarm_iac.solver.repair.restoring import restored
 from swarm_iac.solver.repair.ruin_recreate import improved
-from swarm_iac.solver.repair.undo_moves import eased, undo_moves
+from swarm_iac.solver.repair.undo_moves import eased
 from swarm_iac.solver.repair.unsplitting import split, unsplit
 from swarm_iac.solver.shares.entitled import shared
 from swarm_iac.solver.snapshot.binding_limits import without_slack
@@ -141,7 +139,7 @@ def _whole(snapshot: Snapshot, classified: Classified, found: Solution, watch: W
     counts: Pairs = Counter((a.workload, a.node) for a in ones)
     counts, ones = locality.whole(snapshot, classified, counts, ones)
     goals = {goal.name: goal for goal in found.proof.goals}
-    counts, ones, goals = _filled_again(snapshot, classified, counts, ones, goals, watch)
+    counts, ones, goals = filled_again(snapshot, classified, counts, ones, goals, watch)
     placement = _placement_of(snapshot, ones)
     within = locality.goal(snapshot, classified, counts, ones, goals)
     nodes = goals.pop("nodes", None)
@@ -154,48 +152,6 @@ def _whole(snapshot: Snapshot, classified: Classified, found: Solution, watch: W
     return found.model_copy(
         update={"placement": placement, "proof": proof, "moves": moves_with_causes(snapshot, classified, placement)}
     )
-
-
-def _filled_again(
-    snapshot: Snapshot,
-    classified: Classified,
-    counts: Pairs,
-    ones: tuple[Allocation, ...],
-    goals: dict[str, Goal],
-    watch: Watch,
-) -> tuple[Pairs, tuple[Allocation, ...], dict[str, Goal]]:
-    """A replica that moved may have freed capacity: who left goes home if that splits nobody, and what never ran takes it."""
-    home = undo_moves(snapshot, classified, counts)
-    if by_workload(home) != by_workload(counts):
-        home = counts
-    more = restored(snapshot, classified, home, watch.ended)
-    new = Counter({pair: count for pair, count in (more - home).items() if pair[0] not in snapshot.running})
-    new = Counter() if home - more else new
-    if not new and home == counts:
-        return counts, ones, goals
-    found = assemble(snapshot, classified, home + new)
-    # To be placed comes before being within one NUMA node: what is new may be split, or have others split.
-    if not new and len(locality.needless(snapshot, classified, found)) > len(locality.needless(snapshot, classified, ones)):
-        return counts, ones, goals
-    overqualification, shown = Overqualification(snapshot), dict(goals)
-
-    def add(name: str, value: int) -> None:
-        if name in shown:
-            shown[name] = shown[name].model_copy(update={"value": shown[name].value + value})
-
-    for name, count in by_workload(new).items():
-        request, level = snapshot.requests[name], snapshot.stack.workloads[name].priority
-        add(f"{level}_placed_gpus", request.gpus * count)
-        add(f"{level}_placed_gpu_milli", request.gpus * request.share * count)
-        add(f"{level}_placed_replicas", count)
-    for sign, ones_there in ((1, home + new - counts), (-1, counts - home)):
-        for (name, node), count in ones_there.items():
-            add("overqualification", sign * overqualification.of(snapshot.requests[name], snapshot.nodes[node]) * count)
-    shown = with_shares_of(snapshot, home + new, shown)
-    add("moves", moves_of(snapshot, classified, home) - moves_of(snapshot, classified, counts))
-    for name, of in (("near", near_value), ("beside", beside_value), ("preferred", lacks_value)):
-        add(name, of(snapshot, home + new) - of(snapshot, counts))
-    return home + new, found, shown
 
 
 def _on_one(snapshot: Snapshot, classified: Classified, most: dict[str, int], found: Solution, watch: Watch) -> Solution:
