@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,28 +10,7 @@ import pytest
 
 from swarm_iac.sandbox.image import compile_stand_in
 from swarm_iac.sandbox.spec import NodeSpec
-
-_PREAMBLE = """
-import ctypes, json, os, sys
-import pynvml as n
-def attempt(call, *args):
-    try:
-        return call(*args)
-    except n.NVMLError as error:
-        return f"error {error.value}"
-def profile(kind):
-    found = attempt(n.nvmlDeviceGetGpuInstanceProfileInfo, gpu(0), kind, 1)
-    return found if isinstance(found, str) else [found.id, found.sliceCount, found.instanceCount, found.memorySizeMB]
-def placements(number):
-    found, count = (n.c_nvmlGpuInstancePlacement_t * 16)(), ctypes.c_uint(16)
-    n.nvmlDeviceGetGpuInstancePossiblePlacements(gpu(0), number, found, ctypes.byref(count))
-    return [[one.start, one.size] for one in list(found)[: count.value]]
-n.nvmlInit()
-if len(sys.argv) > 2:
-    os.seteuid(int(sys.argv[2]))
-gpu = lambda i: n.nvmlDeviceGetHandleByIndex(i)
-print(json.dumps(eval(sys.argv[1])))
-"""
+from tests.sandbox import asking
 
 
 @dataclass(frozen=True)
@@ -46,18 +22,9 @@ class Nvml:
     run: Path
 
     def ask(self, expression: str, user: int | None = None) -> object:
-        """The value of `expression`, where `n` is pynvml, `gpu(i)` a handle, `attempt` catches NVML's errors;
-        `profile(kind)` and `placements(number)` ask for MIG profiles."""
+        """The value of `expression`; see `asking.ask`."""
         paths = {"LD_LIBRARY_PATH": self.library.parent, "SWARM_NVML_ETC": self.etc, "SWARM_NVML_RUN": self.run}
-        done = subprocess.run(
-            [sys.executable, "-c", _PREAMBLE, expression, *([str(user)] if user else [])],
-            env={**os.environ, **{k: str(v) for k, v in paths.items()}},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        return asking.ask(expression, {**os.environ, **{key: str(path) for key, path in paths.items()}}, user)
 
 
 @pytest.fixture(scope="session")

@@ -9,17 +9,14 @@ stand-in reads its files anew on every call, so a card costs more here than a dr
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
 
 from swarm_iac.sandbox.image import compile_stand_in
 from swarm_iac.sandbox.spec import NodeSpec
+from tests.benchmarks.telemetry.processes import cpu, exporter, resident, scrape
 from tests.exporter.conftest import Measured, machine
 from tests.exporter.text_format import parse
 
@@ -48,57 +45,30 @@ def _fleet(folder: Path) -> Measured:
     return found
 
 
-def _start(measured: Measured, code: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", code], env=measured.environment(), stdout=subprocess.DEVNULL)
-
-
-def _cpu(pid: int) -> float:
-    """Its CPU time, and that of the commands that it waited for. [s]"""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-
-
 def main(seconds: float) -> int:
     """Prints the figures; exit status 1 if one is worse than promised."""
     with tempfile.TemporaryDirectory() as name:
         measured = _fleet(Path(name))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        folder, root = str(measured.files), str(measured.root)
-        sampler = _start(measured, f"from swarm_node.exporter.sampler import sample; sample({root!r}, {folder!r})")
-        server = _start(measured, f"from swarm_node.exporter.server import serve; serve({port}, [], {folder!r}, {root!r})")
-        try:
+        with exporter(str(measured.root), str(measured.files), measured.environment()) as (sampler, server, port):
             time.sleep(8)  # both have started, and each collector has sampled
-            before, began, served = _cpu(sampler.pid), time.monotonic(), _cpu(server.pid)
+            before, began, served = cpu(sampler), time.monotonic(), cpu(server)
             took, size, series = [], 0, 0
             for _ in range(SCRAPES):
                 time.sleep(seconds / SCRAPES)
-                start = time.monotonic()
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-                    page = answer.read()
-                took.append(time.monotonic() - start)
-                size, series = len(page), len(parse(page.decode()).series)
-            part = (_cpu(sampler.pid) - before) / (time.monotonic() - began)
-            work = (_cpu(server.pid) - served) / SCRAPES
-            resident = [_resident(one.pid) for one in (sampler, server)]
-        finally:
-            for one in (sampler, server):
-                one.kill()
-                one.wait()
+                page, each = scrape(port)
+                took.append(each)
+                size, series = len(page), len(parse(page).series)
+            part = (cpu(sampler) - before) / (time.monotonic() - began)
+            work = (cpu(server) - served) / SCRAPES
+            memory = [resident(pid) for pid in (sampler, server)]
     p95 = sorted(took)[int(0.95 * len(took))]
     print(f"{CARDS} cards, {ALLOCATIONS} allocations: {series} series, {size / 1000:.0f} kB")
     print(f"sampler: {100 * part:.2f} % of one core over {seconds:g} s (promised: {100 * CPU:g} %)")
     print(
         f"scrape: median {1000 * sorted(took)[len(took) // 2]:.1f} ms, p95 {1000 * p95:.1f} ms (promised: {1000 * P95:g} ms); {1000 * work:.1f} ms of CPU each"
     )
-    print(f"resident: sampler {resident[0]:.0f} MB, server {resident[1]:.0f} MB (the slice has 256 MiB)")
+    print(f"resident: sampler {memory[0]:.0f} MB, server {memory[1]:.0f} MB (the slice has 256 MiB)")
     return int(part > CPU or p95 > P95)
-
-
-def _resident(pid: int) -> float:
-    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
-    return int(line.split()[1]) / 1000
 
 
 if __name__ == "__main__":

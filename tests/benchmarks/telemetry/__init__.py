@@ -1,0 +1,1 @@
+"""What does measuring a node cost, on the stand-in for NVML and on a real card?"""
