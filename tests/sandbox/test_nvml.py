@@ -38,12 +38,13 @@ def test_it_answers_as_a_real_card_did(alone: Nvml) -> None:
     assert {key: answer for key, answer in zip(asked, answers, strict=True) if answer != asked[key]} == {}
 
 
-def test_the_profiles_of_the_data_file_are_those_of_a_real_card() -> None:
-    asked = RECORDED["answers"]
+@pytest.mark.parametrize("model", ["H100", "H200"])
+def test_the_profiles_of_the_data_file_are_those_of_a_real_card(model: str) -> None:
+    asked = json.loads((Path(__file__).parent / f"{model.lower()}.json").read_text())["answers"]
     numbers = {1: (19, 15), 2: (14,), 3: (9,), 4: (5,), 7: (0,)}  # by compute slices; with media engines, 20 lies as 19 does
     found = {(slices, size): tuple(start for start, _ in asked[f"placements({number})"])
              for slices, ones in numbers.items() for number in ones for size in [asked[f"placements({number})"][0][1]]}  # fmt: skip
-    ours = profiles_of("H100", asked["(lambda m: [m.total, m.used, m.free])(n.nvmlDeviceGetMemoryInfo(gpu(0)))"][0]).values()
+    ours = profiles_of(model, asked["(lambda m: [m.total, m.used, m.free])(n.nvmlDeviceGetMemoryInfo(gpu(0)))"][0]).values()
     assert found == {(int(one.name[0]), one.size): one.starts for one in ours}
 
 
