@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,9 @@ from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Scale, Solution, solve
+from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.bounds.gpu_bounds import Bounds
+from swarm_iac.solver.exact.aim import Aim
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import CHANGE
 from swarm_iac.solver.exact.search import Found, Score
@@ -90,3 +93,31 @@ def test_what_an_earlier_search_proved_counts_until_a_goal_is_worse_and_is_not_p
         assert bound == (counted if worse else best), aim.name
         worse = worse or aim.sense * value < aim.sense * best
     assert worse
+
+
+class Searches(Watch):
+    """Which goals are searched for?"""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def solve(self, aim: Aim, solver: cp_model.CpSolver, model: cp_model.CpModel, *, proves: bool) -> cp_model.CpSolverStatus:
+        self.names.append(aim.name)
+        return super().solve(aim, solver, model, proves=proves)
+
+
+def test_what_the_teams_around_hold_at_most_is_not_proven_again_of_those_inside() -> None:
+    """No node holds two of the jobs, so teams hold less than they are due, which a search alone shows."""
+    inside = {"one": "east", "two": "east", "three": "west", "four": "west"}
+    teams: dict[str, Any] = {team: {"parent": outer, "users": [f"user-{team}"]} for team, outer in inside.items()}
+    teams |= {outer: {"share": 1, "users": []} for outer in ("east", "west")}
+    each = {"gpus": 5, "vcpus": 4, "memory": "8 GB"}
+    workloads = {team: {"user": f"user-{team}", "replicas": 4, "each": each} for team in inside}
+    nodes: dict[str, Any] = {f"n{i}": {} for i in range(4)}
+    last = solve(stack_of(nodes, {team: one | {"replicas": 1} for team, one in workloads.items()}, teams=teams)).placement
+    watch = Searches()
+    solution = solve(stack_of(nodes, workloads, teams=teams), last, watch=watch)
+    proven = {goal.name: (goal.value, goal.bound) for goal in solution.proof.goals}
+    assert proven["normal_share"] == proven["normal_share_2"] == (20, 20)
+    assert "normal_share" in watch.names and "normal_share_2" not in watch.names

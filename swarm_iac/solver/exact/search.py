@@ -83,12 +83,16 @@ def search(
     holds = known is not None
     players = _Players(fleet, table)
     scores: list[Score] = []
+    bounds: dict[str, int] = {}
     tired = fleet.cut
     skip = len(fleet.x) > TOO_LARGE
     used = BUILT * len(fleet.x)
     for i, aim in enumerate(table):
         value = aim.measure(values)
         bound = aim.best
+        if bounds.get(aim.inside, bound) < bound:
+            bound = bounds[aim.inside]
+            fleet.model.add(aim.expression() <= bound - aim.constant)
         if holds and aim.name in before:
             bound = _tighter(aim, bound, before[aim.name][1], value)
         skip = skip or enough(scores)
@@ -113,6 +117,7 @@ def search(
         elif not aim.terms and _holds_for_all(fleet, aim):
             bound = value  # nothing is left to choose
         scores.append((aim, value, bound))
+        bounds[aim.name] = bound
         watch.reached(aim, value, bound)
         holds = holds and aim.name in before and _no_worse(aim, value, before[aim.name][0])
         if not skip:
