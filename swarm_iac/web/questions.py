@@ -23,6 +23,8 @@ PATIENCE, GRACE = 45.0, 10.0
 #: So many may wait, answers are kept, and bytes are read of one.
 WAITING, KEPT, ANSWER_BYTES = 32, 512, 32 << 20
 _LINE = 400
+#: What is worked out comes after the page itself, on a machine of few cores too.
+BEHIND = ("nice", "-n", "5")
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ async def run(root: Path, words: tuple[str, ...], patience: float, module: str =
     variables = {key: value for key, value in os.environ.items() if not key.startswith("SWARM_FORGE")}  # it only reads
     variables |= {"NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-m", module, *words, cwd=root, env=variables, start_new_session=True,
+        *BEHIND, sys.executable, "-P", "-m", module, *words, cwd=root, env=variables, start_new_session=True,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert process.stdout and process.stderr

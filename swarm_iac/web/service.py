@@ -17,7 +17,7 @@ from swarm_iac.web.standing import Reader, Standing
 
 T = TypeVar("T")
 #: Files are looked at so often. [s]
-LOOK_S = 0.2
+LOOK_S = 0.1
 #: What is read is shown first, and then judged; files that change often are judged once. [s]
 JUDGE_S, JUDGE_PATIENCE_S = 1.0, 60.0
 #: An answer of all nodes may take so long. [s]
