@@ -342,3 +342,16 @@ def test_what_a_split_replica_leaves_is_filled(monkeypatch: pytest.MonkeyPatch) 
     counts = Counter({("torn", "n1"): 1, ("small", "n1"): 1})
     found = unsplitting.unsplit(snapshot, classify(snapshot), counts, lambda: False)
     assert found == {("small", "n1"): 1, ("late", "n1"): 1}
+
+
+def test_members_that_restart_have_their_gpus_again_beside_a_new_one_that_needs_a_socket() -> None:
+    """The gang lost its member on n2, so all of it starts anew; nobody's GPUs are in the way of the new one."""
+    gang = each(3, 8, gang=2, place={"spread": "node"})
+    last = solve(fleet({"gang": gang})).placement
+    new = each(2, 8, place={"numa": "single", "select": {"pool": "here"}})
+    nodes = {"n1": {"hardware": "h", "labels": {"pool": "here"}}, "n3": {"hardware": "h"}}
+    stack = fleet({"gang": gang, "new": new}, nodes)
+    found = solve(stack, last).placement
+    assert last.on("n1")[0].cards == (0, 1, 2)
+    assert {a.workload: a.cards for a in found.on("n1")} == {"gang": (0, 1, 2), "new": (4, 5)}
+    sound(stack, found)

@@ -113,9 +113,12 @@ def _in_domains(
     stay = [a.model_copy(update={"numa": wider[a.name]}) if a.name in wider else a for a in held]
     bound = sorted((one for one in new if snapshot.requests[one[0]].local), key=lambda one: one[:2])
     requests = [snapshot.requests[name] for name, _, _ in bound]
-    spare = [was for name, _, was in new if was and not snapshot.requests[name].local]
-    for before in ([was for _, _, was in bound], [None] * len(bound)):
-        found = seats_for(Parts(snapshot, hardware, stay), requests, before, spare)
+    spare = [(was, snapshot.requests[name]) for name, _, was in new if was and not snapshot.requests[name].local]
+    again = [was for was, request in spare if _usable(was, request, hardware)]
+    was_here = [was for _, _, was in bound]
+    # At first beside all that others who restart here had, so that they have it again.
+    for others, before in ((again, was_here), ([], was_here), ([], [None] * len(bound))):
+        found = seats_for(Parts(snapshot, hardware, [*stay, *others]), requests, before, [was for was, _ in spare])
         if found is not None:
             ones = [(name, index, own) for (name, index, _), own in zip(bound, found, strict=True)]
             single = [one for one in ones if snapshot.requests[one[0]].single]
