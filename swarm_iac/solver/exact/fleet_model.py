@@ -191,8 +191,9 @@ class FleetModel:
         if self.alike:
             values = self.values(self.in_order(self.counts(values)))
         self.model.clear_hints()  # type: ignore[no-untyped-call]
-        for var in self.every():
-            self.model.add_hint(var, values[var.index])
+        known = [var.index for var in self.every()]
+        self.model.proto.solution_hint.vars.extend(known)
+        self.model.proto.solution_hint.values.extend([values[index] for index in known])
 
     @contextmanager
     def without(self, gone: Collection[tuple[str, str]]) -> Iterator[None]:

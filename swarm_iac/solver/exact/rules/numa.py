@@ -53,6 +53,7 @@ class _Node:
         self.names = names
         matter = {*self.singles, *(a.workload for a in self.movable)}
         self.matter = [name for name in names if name in matter]
+        self.at = [fleet.x[name, node].index for name in self.matter]
         self.known: dict[tuple[int, ...], Counter[tuple[str, int]]] = {}
 
     def add(self) -> None:
@@ -123,9 +124,9 @@ class _Node:
     def _homes(self, values: Values) -> Counter[tuple[str, int]]:
         """How many new ones of each workload lie in each of its domains; all in the first where they find none."""
         fleet = self.fleet
-        on = {name: values[fleet.x[name, self.node].index] for name in self.matter}
-        key = tuple(on.values())
+        key = tuple([values[index] for index in self.at])
         if key not in self.known:
+            on = dict(zip(self.matter, key, strict=True))
             base, seats, held = fleet.task.base.counts, list(self.held), Counter(self.counts)
             for a in self.movable:
                 if held[a.workload] < base[a.workload][self.node] + on.get(a.workload, 0):
