@@ -13,8 +13,8 @@ PACKAGES := $(shell cat swarm_iac/sandbox/packages.txt tests/packages.txt 2>/dev
 help:
 	@echo "make up         set up this machine, start the three-node sandbox, converge stacks/dev.yaml on it"
 	echo "make down       stop the sandbox and remove everything it made"
-	echo "make check      lint, types, imports, unit and golden tests: no sandbox, about 5 minutes"
-	echo "make test       all but the long tests, on a sandbox of its own"
+	echo "make check      lint, types, imports, unit and golden tests: no sandbox; about 18 minutes on two cores"
+	echo "make test       all but the long tests, on a sandbox of its own; about 50 minutes on two cores"
 	echo "make test-forge pull requests on a forge of one's own (built once, about 6 minutes) and the sandbox"
 	echo "make test-full  everything: every fault and operator's procedure end to end, and the long counts"
 	echo "make promtool   fetch promtool, which tests of metrics and alerts use where it is there"

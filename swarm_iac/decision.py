@@ -47,8 +47,8 @@ class Progress(Protocol):
     def phase(self, text: str) -> None:
         """The current phase."""
 
-    def watch(self) -> Watch:
-        """Watches a solve improve, and may stop it."""
+    def watch(self, stack: Stack) -> Watch:
+        """Watches a solve of this stack improve, and may stop it."""
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,7 @@ def _solve(now: Decision, today: datetime.date, *, write: bool, progress: Progre
     _tell(progress, "loading the solver")
     from swarm_iac.solver import solve_declared  # ortools takes most of a second to load, and a valid lock does not need it
 
-    stack, solution = solve_declared(now.stack, now.last, today=today, watch=progress.watch() if progress else None)
+    stack, solution = solve_declared(now.stack, now.last, today=today, watch=progress.watch(now.stack) if progress else None)
     _tell(progress, "checking the answer")
     declared = None if stack is now.stack else now.stack
     decision = adopt(replace(now, stack=stack, declared=declared, placement=Placement()), solution, today=today)

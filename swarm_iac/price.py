@@ -14,6 +14,8 @@ from swarm_iac.written import as_text
 
 _PRICE = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,4})?)\s*([A-Z]{3})/h\s*")
 
+_FINER = re.compile(r"\s*[0-9]{1,9}\.[0-9]{5}")
+
 
 @dataclass(frozen=True)
 class Price:
@@ -35,7 +37,8 @@ class Price:
             return value
         match = _PRICE.fullmatch(value) if isinstance(value, str) and len(value) <= 40 else None
         if not match:
-            raise ValueError(f"{str(value)[:40]!r} is no {cls.kind[2:]}; write it like {cls.example!r}")
+            fine = ", with at most 4 digits after the point" if _FINER.match(str(value)) else ""
+            raise ValueError(f"{str(value)[:40]!r} is no {cls.kind[2:]}; write it like {cls.example!r}{fine}")
         return cls(int(Decimal(match[1]) * 10_000), match[2])
 
     def __str__(self) -> str:

@@ -40,7 +40,8 @@ def stops_are_due(
     change = _Change(stack, before, after)
     found: dict[tuple[str, str], Violation] = {}
     for back in change.stopped()[:LOOKED_AT]:
-        names = came(stack, before, after, back, today).names
+        cause = came(stack, before, after, back, today)
+        names = () if cause.broken else cause.names
         if names and all(change.more(name) for name in names):
             for one in change.judged(back[0], names):
                 found.setdefault((one.rule, one.subject), one)

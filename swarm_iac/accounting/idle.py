@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass
 
 from swarm_iac.accounting.money import CostSum
 from swarm_iac.accounting.retention import check_kept
+from swarm_iac.accounting.schema import as_written, texts
 from swarm_iac.accounting.window import Window
 
 #: Of what was held, so much has to be measured: what is not known is not idle. [1/1000]
@@ -45,6 +46,7 @@ class Idle:
     cost: CostSum
 
 
+@as_written()
 def idle(store: sqlite3.Connection, stack: str, window: Window, below: Thresholds) -> tuple[Idle, ...]:
     """Those that are below, the most GPU-hours first. One for each model. Raises as `check_kept`."""
     check_kept(store, stack, window)
@@ -53,6 +55,7 @@ def idle(store: sqlite3.Connection, stack: str, window: Window, below: Threshold
     paid: dict[_Key, list[tuple[int, int, str, str]]] = {}
     columns = ", ".join(f"sum({one}) AS {one}" for one in _SUMS)
     names = dict(store.execute("SELECT id, name FROM node WHERE stack = ?", (stack,)))
+    texts(*names.values())
     for per, since, until in window.parts():
         rows = store.execute(
             f"SELECT allocation, workload, user, team, model, nodes, amount, currency, peak, {', '.join(_SUMS)} FROM "
@@ -63,6 +66,7 @@ def idle(store: sqlite3.Connection, stack: str, window: Window, below: Threshold
         )
         for allocation, workload, user, team, model, where, amount, currency, *values in rows:
             key = (allocation, workload, user, team, model)
+            texts(*key)
             before = sums.get(key)
             if before is None:
                 sums[key], paid[key] = values, [(values[1], amount, currency, where)]

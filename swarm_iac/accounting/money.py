@@ -17,7 +17,12 @@ class CostSum:
         self.unpriced = 0
 
     def add(self, held: int, amount: int, currency: str) -> None:
-        """`held` [GPU-ms] at `amount` [1/10,000 of the currency per GPU-hour]; an empty currency is no price."""
+        """`held` [GPU-ms] at `amount` [1/10,000 of the currency per GPU-hour]; an empty currency is no price.
+
+        Raises TypeError for what no store of ours has: a text times a large number would fill the memory.
+        """
+        if not (isinstance(held, int) and isinstance(amount, int) and isinstance(currency, str)):
+            raise TypeError("a cost is a whole number of a currency")
         if currency:
             self.sums[currency] += held * amount
         else:

@@ -12,6 +12,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
+from swarm_iac.accounting.schema import as_written
 from swarm_iac.accounting.summary import recorded, summary
 from swarm_iac.accounting.window import Window
 from swarm_iac.model.gpus.past_use import PastUse
@@ -23,6 +24,7 @@ _DAY, _HOUR_MS = 86400, 3_600_000
 _EPOCH = datetime.date(1970, 1, 1)
 
 
+@as_written()
 def past_use(
     store: sqlite3.Connection, stack: str, lines: Mapping[str, Iterable[str]], half_life: Seconds, until: datetime.date
 ) -> PastUse:

@@ -19,7 +19,6 @@ from swarm_iac.price import Price
 LONGEST = 15 * 60
 #: A pass so long after the one before is more likely a wrong clock than a fleet that nobody watched. [s]
 ABSENCE = 31 * 24 * intervals.HOUR
-_NEVER = 1 << 33
 _Row = tuple[object, ...]
 _HELD = ("held", "used", "unknown", "seconds", "bandwidth", "bandwidth_known", "cpus", "cpus_known")
 _NODE = ("capacity", "unallocated", "off", "unknown")
@@ -44,11 +43,13 @@ def alone(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
+@schema.as_written()
 def occupied(store: sqlite3.Connection, stack: str) -> frozenset[str]:
     """Nodes on which something was held when they last answered."""
     return frozenset(name for (name,) in store.execute("SELECT name FROM node WHERE stack = ? AND occupied", (stack,)))
 
 
+@schema.as_written()
 def check(store: sqlite3.Connection, stack: str, at: int, *, after_gap: bool = False) -> bool:
     """Is a pass at this moment new? False where it was recorded before.
 
@@ -56,7 +57,7 @@ def check(store: sqlite3.Connection, stack: str, at: int, *, after_gap: bool = F
     unless that is meant (`after_gap`).
     """
     last = _last(store, stack)
-    if not 0 < at < _NEVER:
+    if not 0 < at < schema.LATEST:
         raise Refused(f"the clock of this machine says {at} s since 1970", hint="set it right")
     if last is None or at == last:
         return last is None
@@ -70,6 +71,7 @@ def check(store: sqlite3.Connection, stack: str, at: int, *, after_gap: bool = F
     return True
 
 
+@schema.as_written()
 def record(
     store: sqlite3.Connection,
     stack: str,

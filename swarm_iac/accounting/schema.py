@@ -15,6 +15,10 @@ from swarm_iac.errors import Refused, Retryable, SwarmError
 #: "swrm": what tells such a file from another program's database.
 APPLICATION = 0x7377726D
 VERSION = 1
+#: No pass is later than this. [s since 1970]
+LATEST = 1 << 33
+DAMAGED = "the store is damaged: it holds what swarm usage never writes"
+REPAIR = "restore it from a copy, or name another: --store"
 #: How long a reader waits for a writer that has just begun. [s]
 _PATIENCE = 10.0
 
@@ -59,6 +63,21 @@ PRAGMA user_version = {VERSION};
 
 
 @contextlib.contextmanager
+def as_written() -> Iterator[None]:
+    """For reading a store: what is in it has the types and sums that we write. Raises SwarmError where it has not."""
+    try:
+        yield
+    except (ValueError, TypeError, OverflowError) as error:
+        raise SwarmError(DAMAGED, hint=REPAIR) from error
+
+
+def texts(*names: object) -> None:
+    """Raises TypeError where one of them is no text: SQLite keeps whatever was put into a column."""
+    if not all(isinstance(one, str) for one in names):
+        raise TypeError("a name is no text")
+
+
+@contextlib.contextmanager
 def opened(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connection]:
     """The store. `write`: made if there is none, and closed to everybody else. Transactions begin where the caller says so.
 
@@ -76,7 +95,8 @@ def opened(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connection]:
             f"file:{quote(str(path.absolute()))}?mode=rw", uri=True, timeout=_PATIENCE, isolation_level=None
         )
         with contextlib.closing(connection):
-            _prepare(connection, path, write)
+            with as_written():
+                _prepare(connection, path, write)
             yield connection
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY:

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from swarm_iac.accounting.money import CostSum
 from swarm_iac.accounting.retention import check_kept
+from swarm_iac.accounting.schema import LATEST, as_written, texts
 from swarm_iac.accounting.window import Window
 from swarm_iac.errors import SwarmError
 
@@ -52,6 +53,7 @@ class UsageSummary:
     last: int
 
 
+@as_written()
 def summary(store: sqlite3.Connection, stack: str, window: Window, by: By) -> UsageSummary:
     """The sums. Raises SwarmError: nothing was recorded, hours are no longer kept, the store does not add up."""
     first, last = recorded(store, stack)
@@ -60,6 +62,7 @@ def summary(store: sqlite3.Connection, stack: str, window: Window, by: By) -> Us
     nobody, total = Amounts(), Amounts()
     models: dict[str, int] = {}
     for node, model, capacity, unallocated, off, unknown in _nodes(store, stack, window):
+        texts(node, model)
         key = {"model": model, "node": node}.get(by)
         for one in (total, nobody if key is None else rows.setdefault(key, Amounts())):
             one.capacity += capacity
@@ -68,6 +71,7 @@ def summary(store: sqlite3.Connection, stack: str, window: Window, by: By) -> Us
             one.unknown += unknown
         models[model] = models.get(model, 0) + capacity - unallocated - off - unknown
     for (node, team, user, workload, model, amount, currency), held, used, unknown in _held(store, stack, window):
+        texts(node, team, user, workload, model)
         names = {"team": team or "no team", "user": user or "?", "workload": workload or "?", "model": model, "node": node}
         for one in (total, rows.setdefault(names[by], Amounts())):
             one.hold(held, used, unknown)
@@ -82,13 +86,17 @@ def summary(store: sqlite3.Connection, stack: str, window: Window, by: By) -> Us
     return UsageSummary(by, dict(sorted(rows.items())), nobody, total, first, last)
 
 
+@as_written()
 def recorded(store: sqlite3.Connection, stack: str) -> tuple[int, int]:
     """The first and the last pass [s since 1970]. Raises SwarmError where there is none."""
     found = store.execute("SELECT first, last FROM clock WHERE stack = ?", (stack,)).fetchone()
     if found is None:
         hint = "record by a timer: swarm usage --record; see docs/usage.md"
         raise SwarmError(f"nothing of {stack} was recorded yet", hint=hint)
-    return int(found[0]), int(found[1])
+    first, last = int(found[0]), int(found[1])
+    if not 0 < first <= last < LATEST:
+        raise ValueError(f"{first} to {last} is no time of passes")
+    return first, last
 
 
 def _nodes(store: sqlite3.Connection, stack: str, window: Window) -> Iterator[tuple[str, str, int, int, int, int]]:

@@ -7,34 +7,71 @@ from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
+from swarm_iac.limits.ceilings import BY_MODEL
 from swarm_iac.limits.index import Violation, amounts
 from swarm_iac.limits.judge import judge
 from swarm_iac.model.device import whole_gpus
 from swarm_iac.model.placement import Allocation, Placement
-from swarm_iac.model.resources.table import held_of
+from swarm_iac.model.resources.table import demand_of, held_of
 from swarm_iac.model.stack import Stack
+from swarm_iac.model.workload import PRIORITIES
 
 #: So many broken rules are told.
 _TOLD = 3
+#: On more nodes than that nobody looks whether a newcomer could be on another one: it is taken that it could.
+_LOOKED_AT = 50
+#: Where paths of limits begin.
+LIMITS = ("limits.", "teams.")
+#: Between two causes.
+BESIDES = "; besides, "
 
 
 @dataclass(frozen=True)
 class Came:
-    """The fewest workloads without whose newcomers it would stand where it ran; else what it breaks there in any case.
+    """Why it is not placed where it ran. All empty where its place is free.
 
-    Both are empty where its place is free.
+    `broken`: what it breaks there in any case. `names`: the fewest workloads without whose newcomers it would break no more
+    than that, with `forced`: of some of them, which nodes those had to leave, and their states. `limits`: paths of limits of
+    which they leave too little, where nothing else of what they take is in its way. `together`: what those that left with it
+    for the same newcomers would break there in any case, all together.
     """
 
     names: tuple[str, ...] = ()
     broken: tuple[Violation, ...] = ()
+    limits: tuple[str, ...] = ()
+    together: tuple[Violation, ...] = ()
+    forced: Mapping[str, str] = field(default_factory=dict)
 
-    def text(self, besides: tuple[str, ...] = ()) -> str:
-        """What it breaks, one sentence for each rule but those that are reported already, and for each limit."""
-        firsts = {_key(one): one.text for one in reversed(self.broken) if one.rule not in besides}
-        return "; besides, ".join(list(reversed(firsts.values()))[:_TOLD])
+    def rules(self, besides: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """What it breaks in any case, one sentence for each rule but those that are reported already, and for each limit."""
+        return _sentences(one for one in self.broken if one.rule not in besides)
+
+    def taken(self, stack: Stack, workload: str) -> str:
+        """Whom it lost its place to, and of which limit they leave too little. Empty where nobody took it."""
+        if not self.names:
+            return ""
+        return f"{'preempted by' if self.higher(stack, workload) else 'its place went to'} {self.who()}"
+
+    def higher(self, stack: Stack, workload: str) -> bool:
+        """Is each of those who came of a higher priority?"""
+        mine = PRIORITIES[stack.workloads[workload].priority]
+        return all(PRIORITIES[stack.workloads[name].priority] > mine for name in self.names)
+
+    def who(self, called: Mapping[str, str] = MappingProxyType({})) -> str:
+        """Who came, and which node they had to leave, or of which limit they leave too little. `called`: in other words."""
+        names = (
+            called.get(name, name) + (f", which had to leave ({self.forced[name]})" if name in self.forced else "")
+            for name in self.names
+        )
+        return " and ".join(names) + (f", which leaves too little of {' and '.join(self.limits)}" if self.limits else "")
+
+    def text(self, stack: Stack, workload: str, besides: tuple[str, ...] = ()) -> str:
+        """All of that, the most decisive first: what it breaks in any case, who came, what several break together."""
+        return BESIDES.join(filter(None, (*self.rules(besides), self.taken(stack, workload), *_sentences(self.together))))
 
 
 def came(
@@ -57,27 +94,42 @@ def came(
     scopes = [_Scope(stack, before, after, scope, today) for scope in ((nodes, None) if whole else (nodes,))]
     for one in scopes:
         found = one.came(back)
-        if found.names and one is not scopes[-1] and scopes[-1].breaks(back, frozenset(found.names)):
-            continue  # who came to its node is in its way, and not alone
-        if found.names:
+        if one is not scopes[-1] and _more(scopes[-1].breaks(back, frozenset(found.names)), found.broken):
+            continue  # what is on its node is in its way, and not alone
+        if found.names and not found.broken:
             left = (*back, *one.left(back))
-            if one.breaks(left, frozenset(found.names)):
-                found = one.came(left) if one.came(left).names else found
-            return found
-        if found.broken:
-            return found
+            every = one.came(left) if one.breaks(left, frozenset(found.names)) else found
+            found = replace(found, together=every.broken) if every.broken else every if every.names else found
+            if not all(each.path in found.limits for each in one.breaks(left, frozenset())):
+                found = replace(found, limits=())
+        return found
     return found
 
 
 def besides(
     stack: Stack, before: Placement, after: Placement, one: Allocation, today: datetime.date | None, *, whole: bool = True
 ) -> str:
-    """Of one whose node is to be left: what it breaks there even if the node were ready, after `; besides, `. Else empty."""
+    """Of one whose node is to be left: what else is in its way there, were the node ready, after `; besides, `. Else empty."""
     node = stack.nodes[one.node].model_copy(update={"state": "ready"})
     ready = stack.model_copy(update={"nodes": {**stack.nodes, one.node: node}})
-    found = came(ready, before, after, (one,), today, whole=whole)
-    more = found.text(("sizes_equal_request",))
-    return f"; besides, {more}" if more else ""
+    now = after.by_name()
+    gang = stack.workloads[one.workload].gang is not None
+    gone = (each for each in before.allocations if gang and each.workload == one.workload and each.name not in now)
+    mine = tuple(gone) or (one,)
+    found = came(ready, before, after, mine, today, whole=whole)
+    # Were it ready, those would still be there that left it as well.
+    known = {each.name for each in mine}
+    left = [each for each in before.on(one.node) if each.name not in known and _left(ready, each, now.get(each.name))]
+    if not found.broken:
+        fit = [each for each in left if not came(ready, before, after, (each,), today, whole=False).broken]
+        found = came(ready, before, after, (*mine, *fit), today, whole=whole)
+    if not found.names or not found.broken:
+        scope = _Scope(ready, before, after, None if whole else {one.node}, today)
+        alike = tuple(each for each in left if each.workload == one.workload)
+        sure = scope.surely((*mine, *alike), found.broken)
+        found = sure if sure.names or not alike else scope.surely(mine, found.broken)
+    more = found.text(stack, one.workload, ("sizes_equal_request",))
+    return f"{BESIDES}{more}" if more else ""
 
 
 def torn(stack: Stack, gang: tuple[Allocation, ...], found: Came) -> str:
@@ -85,9 +137,9 @@ def torn(stack: Stack, gang: tuple[Allocation, ...], found: Came) -> str:
     for one in gang:
         node = stack.nodes.get(one.node)
         if node is None or node.state in ("drain", "lost"):
-            more = found.text(("states_allow", "everything_is_known"))
+            more = found.text(stack, one.workload, ("states_allow", "everything_is_known"))
             text = f"{one.name} has to leave {one.node} ({node.state if node else 'gone'}), and a gang runs whole or not at all"
-            return f"{text}; besides, {more}" if more else text
+            return f"{text}{BESIDES}{more}" if more else text
     return ""
 
 
@@ -116,14 +168,90 @@ class _Scope:
         """Of these alone."""
         gone = {each.workload for each in back}
         names = sorted({each.workload for each in self.stand if self._newcomer(each)} - gone)
-        if not self.breaks(back, frozenset()):
+        every = self.breaks(back, frozenset())
+        if not every:
             return Came()
-        if broken := self.breaks(back, frozenset(names)):
-            returned = self._returned()
-            if returned is None or returned.breaks(back, frozenset(names)):
-                return Came(broken=broken)
-            return Came(names=_fewest(names, lambda away: bool(returned.breaks(back, away))))
-        return Came(names=_fewest(names, lambda away: bool(self.breaks(back, away))))
+        broken, scope = self.breaks(back, frozenset(names)), self
+        if broken and (returned := self._returned()) is not None and not returned.breaks(back, frozenset(names)):
+            broken, scope, every = (), returned, returned.breaks(back, frozenset())
+        if broken:
+            return self.surely(back, broken)
+        limits = {one.path: one for one in every if one.path.startswith(LIMITS)}
+        # Who is of a lower priority took what was left: it counts only where the others alone are no reason.
+        lower = frozenset(name for name in names if self._rank(name) < self._rank(back[0].workload))
+        first = [name for name in names if name not in lower]
+
+        def breaks(away: frozenset[str]) -> bool:
+            return bool(scope.breaks(back, away))
+
+        fewest = _fewest(first, lambda away: breaks(away | lower)) if breaks(lower) else _fewest(names, breaks)
+        paths = tuple(limits) if all(one.path in limits for one in every) else ()
+        return Came(fewest, limits=paths, forced=self._forced(back, fewest))
+
+    def surely(self, back: tuple[Allocation, ...], broken: tuple[Violation, ...]) -> Came:
+        """Besides what is broken in any case: who of a higher priority came and would be in its way all the same.
+
+        That is so under a limit that counts whatever the node, unless what ran was above it (then nobody would have come), and
+        where no other node takes who came. What is of a lower priority gives way.
+        """
+        mine, nodes = self._rank(back[0].workload), {each.node for each in back}
+        above = tuple(each for each in self.now.values() if self._rank(each.workload) >= mine)
+        scope = _Scope(self.stack, self.before, Placement(allocations=above), self.nodes, self.today)
+        more = [one for one in scope.breaks(back, frozenset()) if _more((one,), broken)]
+        if not more:
+            return Came(broken=broken)
+        come = [each for each in above if self._newcomer(each) and self._rank(each.workload) > mine]
+        ran = tuple(each for each in above if not self._newcomer(each))
+        elsewhere = {each.workload for each in come if each.node not in nodes or self._elsewhere(each, ran)}
+        over = self._over(back)
+        limits = {one.path for one in more if _anywhere(one.path) and (one.path, one.subject) not in over}
+        others = {_key(one) for one in more if not one.path.startswith(LIMITS)}
+        others = others if over.isdisjoint((one.path, one.subject) for one in more) else set()
+        every = sorted({each.workload for each in come})
+        for names, sure in ((sorted({*every} - elsewhere), limits | others), (every, limits)):
+
+            def breaks(away: frozenset[str], sure: set[str] = sure) -> bool:
+                return any(_key(one) in sure for one in scope.breaks(back, away))
+
+            if names and sure and not breaks(frozenset(names)):
+                fewest = _fewest(names, breaks)
+                paths = tuple(sorted(sure)) if sure <= limits else ()
+                return Came(fewest, broken, paths, forced=self._forced(back, fewest))
+        return Came(broken=broken)
+
+    def _elsewhere(self, one: Allocation, ran: tuple[Allocation, ...]) -> bool:
+        """Could a newcomer be on another node, beside those of these that are placed there?"""
+        open_ = [name for name, node in self.stack.nodes.items() if node.state == "ready" and name != one.node]
+        if len(open_) > _LOOKED_AT:
+            return True
+        for node in open_:
+            scope = _Scope(self.stack, self.before, Placement(allocations=ran), {node}, self.today)
+            if not scope.breaks((one.model_copy(update={"node": node}),), frozenset()):
+                return True
+        return False
+
+    def _over(self, back: tuple[Allocation, ...]) -> set[tuple[str, str]]:
+        """Limits above which these were, with what ran and is placed, and whose: nobody would have come beside that."""
+        known = {*self.now, *(each.name for each in back)}
+        ran = tuple(each for each in self.before.going() if each.workload in self.stack.workloads and each.name in known)
+        found = judge(self.stack, Placement(allocations=ran), self.today)
+        return {(one.path, one.subject) for one in found if one.path.startswith(LIMITS)}
+
+    def _rank(self, workload: str) -> int:
+        request = self.stack.workloads.get(workload)
+        return PRIORITIES[request.priority] if request else 0
+
+    def _forced(self, back: tuple[Allocation, ...], names: tuple[str, ...]) -> dict[str, str]:
+        """Of newcomers that ran on nodes which have to be left: those, with their states."""
+        nodes, found = {each.node for each in back}, {}
+        for name in names:
+            come = [each for each in self.now.values() if each.workload == name and self._newcomer(each)]
+            here = [each for each in come if each.node in nodes] or come
+            left = sorted({self.old[each.name].node for each in here if each.name in self.old})
+            states = [(node, self.stack.nodes[node].state) for node in left if node in self.stack.nodes]
+            if text := "; ".join(f"{node}: {state}" for node, state in states if state in ("drain", "lost")):
+                found[name] = text
+        return found
 
     def _returned(self) -> _Scope | None:
         """The same, with parts and instances that another card or position has now where they were; None where none has."""
@@ -144,7 +272,10 @@ class _Scope:
             if one.node not in nodes or one.name in known or request is None or node is None or one.index >= request.members:
                 continue
             now = self.now.get(one.name)
-            if (now is None or now.node != one.node) and node.state in ("ready", "cordon") and self.came((one,)).names:
+            if (now is not None and now.node == one.node) or node.state not in ("ready", "cordon"):
+                continue
+            alone = self.came((one,))
+            if alone.names and not alone.broken:
                 found.append(one)
         return tuple(found)
 
@@ -159,8 +290,9 @@ class _Scope:
         kept = frozenset(each.name for each in (*rest, *back) if each.name in self.held)
         placed = Placement(allocations=(*stays, *seated))
         found = judge(self.stack, placed, self.today, kept=kept, held=self.held, ran=self.ran)
-        # What compares places looks at all of them.
-        partial = {"gangs_are_whole"} if self.nodes is None else {"gangs_are_whole", "replicas_are_balanced"}
+        # How many there are is no matter of the place; what compares places looks at all of them.
+        counts = {"gangs_are_whole", "indices_are_unique"}
+        partial = counts if self.nodes is None else counts | {"replicas_are_balanced"}
         return tuple(one for one in found if one.rule not in partial)
 
     def _newcomer(self, one: Allocation) -> bool:
@@ -170,7 +302,31 @@ class _Scope:
 
 def _key(one: Violation) -> str:
     """What is reported once: the rule, and of `limits` each of its lines, since raising one of them leaves the others."""
-    return one.path if one.path.startswith(("limits.", "teams.")) else one.rule
+    return one.path if one.path.startswith(LIMITS) else one.rule
+
+
+def _left(stack: Stack, was: Allocation, now: Allocation | None) -> bool:
+    """Is it on another node in its size, or still requested in it and placed nowhere?"""
+    if now is not None:
+        return now.node != was.node and held_of(now) == held_of(was)
+    request = stack.workloads.get(was.workload)
+    return request is not None and was.index < request.members and demand_of(request) == held_of(was)
+
+
+def _sentences(broken: Iterable[Violation]) -> tuple[str, ...]:
+    """One for each rule, and for each limit."""
+    firsts = {_key(one): one.text for one in reversed(tuple(broken))}
+    return tuple(list(reversed(firsts.values()))[:_TOLD])
+
+
+def _anywhere(path: str) -> bool:
+    """Is it a limit that counts whatever the node?"""
+    return path.startswith(LIMITS) and not path.startswith("limits.node.") and f".{BY_MODEL}." not in path
+
+
+def _more(found: Iterable[Violation], broken: Iterable[Violation]) -> bool:
+    """Is any other rule or limit broken?"""
+    return not {*map(_key, found)} <= {*map(_key, broken)}
 
 
 def _user(stack: Stack, one: Allocation) -> str | None:

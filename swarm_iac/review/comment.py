@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from swarm_iac.model.goals.words import goal_texts
 from swarm_iac.plan.show.alike import merged
 from swarm_iac.plan.show.markdown import NAMES, plain, shown, words
 from swarm_iac.plan.show.render import sections
@@ -232,9 +233,9 @@ def _proofs(review: Review) -> Iterator[str]:
             yield f"{name}: not proven; `swarm solve` on the branch decides again, and says how good it is"
             continue
         verdict = "optimal" if proof.optimal else "not proven optimal"
-        gaps = [f"{goal.name} {goal.value} of {goal.bound}" for goal in proof.goals if goal.value != goal.bound]
+        gaps = [str(goal) for goal in goal_texts(proof.goals, one.now.stack) if goal.reached != goal.best]
         claimed = "" if one.now.stale or not one.claimed else ", as the proof file of the head says"
-        yield f"{name}: {verdict} by {proof.solver}{claimed}; gap: {', '.join(gaps) or 'none'}"
+        yield f"{name}: {verdict} by {proof.solver}{claimed}; gap: {'; '.join(gaps) or 'none'}"
 
 
 def _files(review: Review) -> Rows:

@@ -160,7 +160,7 @@ def test_solve_tells_each_goal_once_where_there_is_no_terminal(tmp_path: Path) -
     (tmp_path / "stacks" / "dev.yaml").write_text(STACK)
     ended = swarm("solve", at=tmp_path)
     assert all(line.startswith(("cost: ", "proof: ", "lock: ")) for line in ended.err.splitlines())
-    assert re.search(r"normal_placed_gpus +\d+ +\d+ +", ended.out)
+    assert re.search(r"GPUs placed +normal +\d+ +\d+ +", ended.out)
 
 
 @pytest.mark.parametrize("command", ["why", "what-if", "rebalance", "replay", "solve"])

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from swarm_iac.cli.application import application
 from swarm_iac.cli.machines import autopilot_loop as loop
-from swarm_iac.errors import Retryable
+from swarm_iac.errors import Retryable, StackFileError
 from swarm_iac.live import file as live_file
 
 STACK = """\
@@ -247,3 +247,9 @@ def test_live_replicas_run_in_the_variant_of_the_lock_and_in_no_other(
     assert [len(grant.allocation.gpus) for grant in grants] == [gpus] * live
     assert decided.after == 2 + live and "find no place: nothing is moved for them" in decided.reason
     assert (root / "stacks" / "lab.lock.yaml").read_text() == text
+
+
+def test_a_stack_that_is_mistyped_is_refused_at_once_and_not_waited_for(fleet: Path) -> None:
+    with pytest.raises(StackFileError, match="there is no such stack") as raised:
+        swarm(fleet, "autopilot", "lap", "--dry-run")
+    assert "the stacks here: lab" in str(raised.value)

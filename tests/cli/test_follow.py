@@ -121,7 +121,7 @@ def test_before_anything_is_solved_an_interrupt_ends_the_command() -> None:
 
 def test_while_something_is_solved_an_interrupt_ends_the_search() -> None:
     def solves(progress: Following, end: threading.Event) -> str:
-        watch = progress.watch()
+        watch = progress.watch(STACK)
         while not watch.stopped:
             end.wait(0.05)
         return "the best so far"
@@ -133,17 +133,17 @@ def test_while_something_is_solved_an_interrupt_ends_the_search() -> None:
 
 def test_a_search_that_begins_after_the_interrupt_is_ended_too() -> None:
     def solves_twice(progress: Following, end: threading.Event) -> str:
-        watch = progress.watch()
+        watch = progress.watch(STACK)
         while not watch.stopped:
             end.wait(0.05)
-        return "ended" if progress.watch().stopped else "goes on"
+        return "ended" if progress.watch(STACK).stopped else "goes on"
 
     assert answer(solves_twice)[0] == "ended"
 
 
 def test_what_nobody_can_end_early_is_ended_with_the_command() -> None:
     def asks(progress: Following, end: threading.Event) -> str:
-        progress.watch()
+        progress.watch(STACK)
         progress.asks("trying 3 moves")
         end.wait(10)
         return "tried"
@@ -177,7 +177,7 @@ def test_a_question_that_listens_may_end_by_itself() -> None:
 @pytest.mark.engine
 def test_a_second_interrupt_ends_a_search_that_does_not_listen() -> None:
     def deaf(progress: Following, end: threading.Event) -> str:
-        progress.watch()
+        progress.watch(STACK)
         end.wait(10)
         return "solved"
 
@@ -188,7 +188,7 @@ def test_a_second_interrupt_ends_a_search_that_does_not_listen() -> None:
 @pytest.mark.parametrize("times", [1, 2])
 def test_what_is_being_written_is_written_to_its_end(times: int) -> None:
     def writes(progress: Following, end: threading.Event) -> str:
-        progress.watch()
+        progress.watch(STACK)
         progress.phase(WRITING)
         end.wait(0.9)
         return "written"

@@ -57,6 +57,15 @@ def test_a_disk_that_is_full_leaves_the_old_file_and_nothing_else(tmp_path: Path
     assert path.stat().st_mode & 0o777 == 0o640
 
 
+def test_what_cannot_be_written_is_said_once_with_a_hint(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path, why in ((tmp_path, "Is a directory"), (tmp_path / "file" / "x.json", "File exists")):
+        with pytest.raises(SwarmError) as raised:
+            atomic_write.write_whole(path, "new\n")
+        first, hint = str(raised.value).splitlines()
+        assert first == f"{path}: cannot be written: {why}" and hint.startswith("  hint: the file is as it was")
+
+
 def test_what_a_machine_says_adds_no_key_to_a_stack_file(monkeypatch: pytest.MonkeyPatch) -> None:
     card = GpuFacts(index=0, pci="0", uuid="u", model="} evil: {\n- x", memory=10**10)
     facts = Facts(cpus=8, memory=10**10, gpus=(card,), disks={f"/dev/{EVIL}": 10**12}, interfaces={EVIL: 10**9})

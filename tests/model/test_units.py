@@ -185,3 +185,10 @@ def test_prices_of_two_currencies_never_meet() -> None:
         Price.parse("1 EUR/h") + Price.parse("1 USD/h")
     assert Price.parse("2 EUR/h") != Price.parse("2 USD/h")
     assert str(Price.parse("1 EUR/h") - Price.parse("2.25 EUR/h")) == "-1.25 EUR/h"
+
+
+def test_a_price_that_is_too_fine_says_so() -> None:
+    with pytest.raises(ValueError, match=r"'2\.12345 EUR/h' is no price; .*, with at most 4 digits after the point"):
+        Price.parse("2.12345 EUR/h")
+    with pytest.raises(ValueError, match=r"write it like '2\.50 EUR/h'$"):
+        Price.parse("2.1234 euros")

@@ -90,8 +90,8 @@ def test_the_price_of_the_second_best_is_told_in_the_goals_that_differ() -> None
     assert runner_up is not None
     assert (runner_up.avoids, runner_up.nodes) == ("b", ("a",))
     assert runner_up.price == (
-        "1 more running allocation moves",
-        "1 more step of finer GPUs than were asked for",
+        "1 more move of a running replica",
+        "1 more step of larger GPUs than needed",
         "1 fewer node in use",
     )
 

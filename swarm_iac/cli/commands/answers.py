@@ -202,7 +202,7 @@ def replay(
     from swarm_iac.stackfile.reading.text import read as read_bytes
 
     recorded = read(decode(read_bytes(file, str(file), RECORD_BYTES), str(file), RECORD_BYTES), str(file))
-    solution = progress.followed(lambda progress: recorded.replayed(progress.watch()), quiet=json)
+    solution = progress.followed(lambda progress: recorded.replayed(progress.watch(recorded.stack)), quiet=json)
     found = differences(recorded.answer, solution.placement)
     if json:
         answer = {"same": not found, "differences": list(found), "recorded": recorded.solver, "now": solution.proof.solver}

@@ -67,8 +67,10 @@ def autopilot(
     from swarm_iac.cli.machines import autopilot_loop as loop
     from swarm_iac.cli.power.needs import powering
     from swarm_iac.cli.power.powering import line as power_line
+    from swarm_iac.stackfile.locks.companions import existing
 
     root, name = engine.repository(), deciding.inside(named or stack)
+    existing(root, name)  # a name that is mistyped would be waited for
     power = powering(root, name, Hooks.of(power_hooks, root, hook_timeout), say) if power_hooks else None
     lead = None if dry_run else Leadership(root, name, say, lease, leads=not once)
     if power and lead:

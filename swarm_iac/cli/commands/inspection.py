@@ -23,13 +23,15 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 def status(named: Positional = "", stack: Stack = "dev", json: Json = False, offline: Offline = False) -> None:
     """The fleet at a glance: each node, whether it answers, its GPUs, settings and load. Exits 4 if one is unreachable.
 
-    A node that the autopilot powered off is asleep, and not unreachable.
+    A node that the autopilot powered off is asleep, and not unreachable. With `telemetry` in the stack file, the power that the
+    GPUs of each node draw is shown beside what they may.
     """
     view = fleet_view.read(named or stack, quiet=json, planned=False, offline=offline)
+    drawn = fleet_status.power_drawn(view)
     if json:
-        show_json(fleet_status.nodes_json(view))
+        show_json(fleet_status.nodes_json(view, drawn))
     else:
-        show(table(f"fleet {view.decision.stack.fleet}", fleet_status.NODE_HEADS, fleet_status.node_rows(view)))
+        show(fleet_status.node_table(view, drawn))
     _say_offline(view)
     for node, words in view.decision.layer.failed.items():
         say(f"{node} {words}")

@@ -194,7 +194,7 @@ def show_decision(decision: Decision, *, json: bool, ran: Placement | None = Non
     if lighter := list(variants.rows(decision.last if ran is None else ran, decision.placement)):
         show(table("runs in a lighter variant, or changes its own", variants.HEADS, lighter))
     if decision.proof:
-        show(table("quality of the placement", HEADS, goal_rows(decision.proof.goals)))
+        show(table("quality of the placement", HEADS, goal_rows(decision.proof.goals, decision.stack)))
     for line in filter(None, (deciding.cost_line(decision), deciding.verdict_line(decision))):
         say(line)
 

@@ -18,6 +18,7 @@ from swarm_iac.errors import SwarmError
 from swarm_iac.live import file as live_file
 from swarm_iac.live.checkpoint import state_folder
 from swarm_iac.model import cost, device
+from swarm_iac.model.goals.words import goal_texts
 from swarm_iac.model.placement import Allocation, Waiting
 from swarm_iac.model.resources.row import Resource
 from swarm_iac.model.resources.table import RESOURCES
@@ -293,10 +294,11 @@ def because(one: Waiting) -> str:
 
 
 def proof_line(decision: Decision) -> str:
-    """How good the placement is, in one line, with all goals."""
+    """How good the placement is, in one line, with all goals of which there is anything."""
     proof = decision.proof
-    goals = ", ".join(f"{goal.name} {goal.value} of {goal.bound}" for goal in proof.goals) if proof else ""
-    return verdict_line(decision) + (f": {goals}" if goals else "")
+    goals = goal_texts(proof.goals, decision.stack) if proof else ()
+    found = "; ".join(str(goal) for goal in goals if goal.reached != "0" or goal.best != "0")
+    return verdict_line(decision) + (f": {found}" if found else "")
 
 
 def verdict_line(decision: Decision) -> str:

@@ -16,6 +16,7 @@ from swarm_iac.cli.terminal.screen import table
 from swarm_iac.decision import Decision, adopt, keep, running
 from swarm_iac.limits import Usage, usage
 from swarm_iac.model import cost
+from swarm_iac.model.goals.words import figure
 from swarm_iac.model.resources.table import LIMITED
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.advice.move_curve import Point, better, curve, gained, point, share
@@ -23,15 +24,6 @@ from swarm_iac.solver.exact.figures import figures, rank
 
 BAR = 18
 _POOLS = frozenset(key for key, rows in LIMITED.items() if not rows[0].capacity and not rows[0].itself)
-_HEADS = {
-    "moves": "moves",
-    "near": "racks or sites",
-    "beside": "workloads beside others",
-    "preferred": "preferred labels lacking",
-    "overqualification": "overqualification",
-    "split": "split over NUMA nodes",
-    "nodes": "nodes in use",
-}
 
 
 def chosen(name: str, moves: int, today: datetime.date, progress: Following) -> Decision:
@@ -41,7 +33,7 @@ def chosen(name: str, moves: int, today: datetime.date, progress: Following) -> 
     """
     now = running(repository(), name, today=today, progress=progress)
     progress.phase(f"trying {moves} move{'s' if moves != 1 else ''}")
-    watch = progress.watch()
+    watch = progress.watch(now.stack)
     found = point(now.stack, now.last, moves, today, watch)
     if watch.stopped and rank(found.values) < rank(figures(now.stack, now.last)):
         raise Interrupted("stopped before anything better than the current placement was found; nothing was written")
@@ -125,11 +117,13 @@ def bar(part: float) -> str:
 
 
 def _head(name: str) -> str:
-    level, _, what = name.rpartition("_")
-    return _HEADS.get(name) or f"{level} {'GPUs' if what == 'gpus' else what} placed"
+    found = figure(name, 0)
+    return f"{found.priority} {found.several}".strip()
 
 
 def _cell(name: str, first: int, value: int) -> str:
+    found = figure(name, value).best
     if value == first:
-        return str(value)
-    return f"{value} ({value - first:+d}{'' if better(name, value - first) else ', worse'})"
+        return found
+    more = figure(name, abs(value - first)).best
+    return f"{found} ({'+' if value > first else '-'}{more}{'' if better(name, value - first) else ', worse'})"

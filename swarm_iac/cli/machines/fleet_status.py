@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,9 @@ from swarm_iac.cli.decisions.deciding import ranges
 from swarm_iac.cli.engine import options, repository
 from swarm_iac.cli.machines import fleet_view
 from swarm_iac.cli.machines.fleet_view import FleetView
+from swarm_iac.cli.machines.in_use import NodeUsage, in_use, power_text
+from swarm_iac.cli.terminal.screen import table
+from swarm_iac.cli.terminal.tables import Grid
 from swarm_iac.errors import SwarmError
 from swarm_iac.model import deadline, device
 from swarm_iac.model.hardware import gpu_model
@@ -34,6 +37,32 @@ NODE_HEADS = ("node", "state", "answers", "GPUs", "GPU settings", "settings", "a
 ALLOCATION_HEADS = ("allocation", "user", "node", "GPUs", "CPUs", "memory", "health")
 
 
+def power_drawn(view: FleetView) -> dict[str, NodeUsage]:
+    """What measures the power of GPUs says of those nodes that answered; none where nothing measures it."""
+    from swarm_iac.observe import measurements
+
+    stack = view.decision.stack
+    answered = (name for name, seen in view.observed.items() if not seen.error and stack.hardware_of(name).gpus.count)
+    targets = {name: stack.nodes[name].ssh for name in answered if stack.telemetry is not None and not view.offline}
+    if not targets:
+        return {}
+    run = options(view.decision.root)
+    found = in_use(measurements(targets, ssh_config=run.ssh_config, timeout=run.node_timeout).values())
+    return {name: one for name, one in found.nodes.items() if one.power is not None}
+
+
+def node_table(view: FleetView, drawn: Mapping[str, NodeUsage]) -> Grid:
+    """One row per node; the power that its GPUs draw, of what they may, where that is measured anywhere."""
+    heads: tuple[str, ...] = NODE_HEADS
+    rows = [tuple(row) for row in node_rows(view)]
+    if drawn:
+        at = heads.index("GPU settings")
+        cells = [power_text(drawn[str(row[0])]) if row[0] in drawn else "-" for row in rows]
+        heads = (*heads[:at], "power", *heads[at:])
+        rows = [(*row[:at], cell, *row[at:]) for row, cell in zip(rows, cells, strict=True)]
+    return table(f"fleet {view.decision.stack.fleet}", heads, rows)
+
+
 def node_rows(view: FleetView) -> Iterator[tuple[object, ...]]:
     """One row per node."""
     for name, seen in view.observed.items():
@@ -47,9 +76,11 @@ def node_rows(view: FleetView) -> Iterator[tuple[object, ...]]:
         yield (name, _state(node), reached, cards, _gpu_settings(seen), _settings(seen), _held(seen))
 
 
-def nodes_json(view: FleetView) -> dict[str, Any]:
+def nodes_json(view: FleetView, drawn: Mapping[str, NodeUsage]) -> dict[str, Any]:
     """The same as JSON, with everything a node reports. Where none was asked, health is unknown."""
     found = {name: seen.model_dump(mode="json") for name, seen in view.observed.items()}
+    for name, usage in drawn.items():
+        found[name]["power"] = {"drawn_w": usage.power, "limit_w": usage.power_limit}
     for one in found.values() if view.offline else ():
         one["health"] = {name: how if how == "done" else "not asked" for name, how in one["health"].items()}
     return found

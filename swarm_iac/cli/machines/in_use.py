@@ -204,8 +204,6 @@ def node_rows(found: FleetUsage) -> Iterator[tuple[object, ...]]:
             yield name, *["-"] * 7, f"dark: {one.error}"
             continue
         cards = "-" if one.total is None else f"{_plain(one.held.gpus)} of {one.total}"
-        power = "-" if one.power is None else f"{Watts(round(one.power))}"
-        power += "" if one.power is None or one.power_limit is None else f" of {Watts(round(one.power_limit))}"
         hottest = "-" if one.hottest is None else f"{one.hottest:.0f} °C"
         memory = _of(one.gpu_memory, one.gpu_memory_size)
         answers = f"yes; cannot measure {', '.join(one.stale)}" if one.stale else "yes"
@@ -214,12 +212,19 @@ def node_rows(found: FleetUsage) -> Iterator[tuple[object, ...]]:
             cards,
             _ratio(one.held.busy),
             memory,
-            power,
+            power_text(one),
             hottest,
             _number(one.held.cpus),
             _size(one.held.memory),
             answers,
         )
+
+
+def power_text(one: NodeUsage) -> str:
+    """What its GPUs draw, of what they may: `312 W of 400 W`."""
+    if one.power is None:
+        return "-"
+    return f"{Watts(round(one.power))}" + ("" if one.power_limit is None else f" of {Watts(round(one.power_limit))}")
 
 
 def team_rows(found: FleetUsage) -> Iterator[tuple[object, ...]]:

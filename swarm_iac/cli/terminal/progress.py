@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from swarm_iac.cli.terminal import interrupt
 from swarm_iac.cli.terminal.screen import say
 from swarm_iac.decision import WRITING
+from swarm_iac.model.goals.words import goal_texts
 from swarm_iac.model.placement import Goal
+from swarm_iac.model.stack import Stack
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from swarm_iac.solver import Watch
 
 T = TypeVar("T")
-HEADS = ("goal", "reached", "at best", "gap")
+HEADS = ("goal", "priority", "reached", "at best", "gap")
 _REFRESH = 0.1
 #: Anything faster shows no progress. [s]
 _SOON = 0.3
@@ -45,9 +47,10 @@ def gap(goal: Goal) -> str:
     return f"{100 * abs(goal.bound - goal.value) / max(abs(goal.bound), abs(goal.value)):.1f}%"
 
 
-def goal_rows(goals: tuple[Goal, ...]) -> list[tuple[str, str, str, str]]:
+def goal_rows(goals: tuple[Goal, ...], stack: Stack) -> list[tuple[str, ...]]:
     """One row per goal, most important first."""
-    return [(goal.name, str(goal.value), str(goal.bound), gap(goal)) for goal in goals]
+    texts = goal_texts(goals, stack)
+    return [(one.several, one.priority, one.reached, one.best, gap(goal)) for goal, one in zip(goals, texts, strict=True)]
 
 
 def followed(work: Callable[[Following], T], *, quiet: bool = False) -> T:
@@ -69,6 +72,7 @@ class Following:
         self.so_far: Any = None  # what `followed` returns if it is stopped now
         self._asking: Watch | None = None
         self._goals: dict[str, Goal] = {}
+        self._stack: Stack | None = None
         self._lock = threading.Lock()
 
     def phase(self, text: str) -> None:
@@ -76,13 +80,13 @@ class Following:
         with self._lock:
             self.text, self.since = text, time.monotonic()
 
-    def watch(self) -> Watch:
+    def watch(self, stack: Stack) -> Watch:
         """The watch of a solve that starts now. From here on, an interrupt stops the search and not the command."""
         from swarm_iac.solver import Watch
 
         made = Watch(self._tell, phase=self.phase)
         with self._lock:
-            self._goals = {}
+            self._goals, self._stack = {}, stack
             self.solving = made
         if self.ending:
             made.stop()
@@ -120,17 +124,17 @@ class Following:
         from rich.text import Text
 
         with self._lock:
-            text, seconds, rows = self.text, time.monotonic() - self.since, goal_rows(tuple(self._goals.values()))
+            text, seconds, goals, stack = self.text, time.monotonic() - self.since, tuple(self._goals.values()), self._stack
         keeps = "Ctrl-C keeps the best so far" if self.solving else ""
         known = "Ctrl-C stops with the results so far" if self.so_far is not None else ""
         hint = "stopping" if self.ending else keeps or known or "Ctrl-C stops"
         line = Text(f"{text or 'starting'}, {seconds:.0f} s; {hint}", style="dim")
-        if not rows:
+        if not goals or stack is None:
             return line
         made = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
         for head in HEADS:
             made.add_column(head)
-        for row in rows:
+        for row in goal_rows(goals, stack):
             made.add_row(*row)
         return Group(line, made)
 

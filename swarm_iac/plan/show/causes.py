@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 
-from swarm_iac.limits import besides, called_back, came, gain, torn
+from swarm_iac.limits import BESIDES, besides, called_back, came, gain, torn
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.resources.table import held_of
 from swarm_iac.model.stack import Stack
@@ -67,12 +67,13 @@ def _left(
     same = held_of(was) == held_of(now)
     back = was if same else now.model_copy(update={"node": was.node})
     found = came(stack, before, after, (back,), today, whole=whole)
-    if found.names:
-        return f"frees capacity for {' and '.join(found.names)}"
+    frees = f"frees capacity for {found.who()}" if found.names else ""
     if found.broken:
         head = f"it does not fit {was.node} any more" if same else f"its new size does not fit {was.node}"
         head = _given(stack, was) or head
-        return f"{head}: {found.text()}"
+        return f"{head}: {BESIDES.join(filter(None, (*found.rules(), frees)))}"
+    if frees:
+        return frees
     return gain(stack, after, was, now) or f"{was.node} still has capacity for it: the search ended before finding that"
 
 
@@ -98,22 +99,15 @@ def _lost(
     found = came(stack, before, after, back or (one,), today, whole=whole)
     if text := torn(stack, back, found):
         return text
-    if found.names:
-        return called_back(stack, before, after, one, found.names) or _by(stack, one, list(found.names))
+    if found.names and not found.broken:
+        return called_back(stack, before, after, one, found.names) or found.text(stack, one.workload)
     # What asks for another size has no place with that.
     broken = [each for each in found.broken if each.rule != "sizes_equal_request"]
     if broken and len(broken) == len(found.broken):
         head = _given(stack, one) or f"it does not fit {one.node} any more"
-        return f"{head}: {found.text()}, and no other node takes it"
+        return f"{head}: {found.text(stack, one.workload)}, and no other node takes it"
     reasons = next((gone.reasons for gone in after.unplaced if gone.workload == one.workload), ())
     return (
         "; ".join(reason.text for reason in reasons)
         or f"{one.node} still has capacity for it: the search ended before finding that"
     )
-
-
-def _by(stack: Stack, one: Allocation, names: list[str]) -> str:
-    ranks = ("low", "normal", "high")
-    mine = ranks.index(stack.workloads[one.workload].priority)
-    higher = all(ranks.index(stack.workloads[name].priority) > mine for name in names)
-    return f"{'preempted by' if higher else 'its place went to'} {' and '.join(names)}"

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from swarm_iac.limits import Usage, usage
 from swarm_iac.model import cost, deadline
+from swarm_iac.model.goals.words import goal_texts
 from swarm_iac.model.placement import Placement, Proof, Waiting
 from swarm_iac.model.resources.table import ENFORCED, ceilings
 from swarm_iac.model.stack import Stack
@@ -113,7 +114,7 @@ def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
         Section("Limits, before and after", rows=_limits(context), minor=True),
         Section("Power limits that a power budget lowers", rows=_power(plan, context)),
         Section("What it costs per hour", costs),
-        _bound(context.proof),
+        _bound(context.proof, context.stack),
         Section("Warnings", printable("\n".join(plan.warnings)), style="yellow"),
     )
     return tuple(section for section in every if section.words or (section.rows and section.rows.cells))
@@ -338,7 +339,7 @@ def _power(plan: Plan, context: Context) -> Rows:
     return table
 
 
-def _bound(proof: Proof | None) -> Section:
+def _bound(proof: Proof | None, stack: Stack) -> Section:
     title = "How good the placement is"
     if proof is None:
         return Section(
@@ -346,8 +347,8 @@ def _bound(proof: Proof | None) -> Section:
             "stale: it was proven for another placement or another stack file; `swarm solve` proves it again",
             style="yellow",
         )
-    table = Rows(("goal", "reached", "at best"))
-    for goal in proof.goals:
-        table.add(goal.name, str(goal.value), str(goal.bound))
+    table = Rows(("goal", "priority", "reached", "at best"))
+    for goal in goal_texts(proof.goals, stack):
+        table.add(goal.several, goal.priority, goal.reached, goal.best)
     verdict = "optimal" if proof.optimal else "not proven optimal"
     return Section(title, f"{verdict}, by {proof.solver}", table, minor=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from swarm_iac.model.device import WHOLE
+from swarm_iac.model.goals.words import figure
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
@@ -13,29 +15,25 @@ from swarm_iac.solver.balance.preferred import choosy, lacks_value
 from swarm_iac.solver.exact.goals import LEVELS
 from swarm_iac.solver.repair.greedy import Overqualification
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
+from swarm_iac.solver.snapshot.value import size
 
 #: What is better when it is less.
 COSTS = ("moves", "near", "beside", "preferred", "overqualification", "split", "nodes")
-_WORDS = {
-    "moves": ("running allocation moves", "running allocations move"),
-    "near": ("rack or site more than needed", "racks or sites more than needed"),
-    "beside": ("workload beside another one of `prefer_apart`", "workloads beside another one of `prefer_apart`"),
-    "preferred": ("preferred label lacking", "preferred labels lacking"),
-    "overqualification": ("step of finer GPUs than were asked for", "steps of finer GPUs than were asked for"),
-    "split": ("replica split over NUMA nodes", "replicas split over NUMA nodes"),
-    "nodes": ("node in use", "nodes in use"),
-}
 
 
 def figures(stack: Stack, placement: Placement, moves: int = 0) -> dict[str, int]:
-    """Placed GPUs and replicas by level, then moves, overqualification, split replicas, nodes in use, in this order."""
+    """Placed GPUs and replicas by level, then moves, overqualification, split replicas, nodes in use, in this order.
+
+    GPUs are counted in thousandths where parts of them are asked for.
+    """
     snapshot = snapshot_of(stack, Placement())
     overqualification = Overqualification(snapshot)
     known = [a for a in placement.going() if a.workload in snapshot.requests and a.node in snapshot.nodes]
     found: dict[str, int] = {}
     for level in LEVELS:
         mine = [a for a in known if snapshot.requests[a.workload].priority == PRIORITIES[level]]
-        found[f"{level}_gpus"] = sum(snapshot.requests[a.workload].gpus for a in mine)
+        gpus = sum(size(snapshot.requests[a.workload]) for a in mine)
+        found |= {f"{level}_gpu_milli": gpus} if snapshot.milli else {f"{level}_gpus": gpus // WHOLE}
         found[f"{level}_replicas"] = len(mine)
     found["moves"] = moves
     counts = Counter((a.workload, a.node) for a in known)
@@ -63,10 +61,6 @@ def worse(best: dict[str, int], other: dict[str, int]) -> tuple[str, ...]:
         more = other[name] - value
         if not more:
             continue
-        if name in COSTS:
-            words = _WORDS[name][abs(more) != 1]
-        else:
-            level, what = name.rsplit("_", 1)
-            words = f"{'GPU' if what == 'gpus' else 'replica'}{'s' if abs(more) != 1 else ''} of priority {level} placed"
-        changes.append(f"{abs(more)} {'more' if more > 0 else 'fewer'} {words}")
+        by = figure(name, abs(more))
+        changes.append(f"{by.best} {'more' if more > 0 else 'fewer'} {by.words}")
     return tuple(changes)

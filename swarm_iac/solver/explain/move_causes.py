@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 
-from swarm_iac.limits import Came, besides, came, gain, torn
+from swarm_iac.limits import BESIDES, Came, besides, came, gain, torn
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Allocation, Placement, Reason
 from swarm_iac.model.resources.table import RESOURCES, SIZES, held_of
@@ -50,7 +50,7 @@ def _cause(
     if now and now.node == was.node:
         names = _on_its_card(snapshot, placement, was)
         if names:
-            return _for(snapshot, placement, was, f"{was.name}: another GPU of {was.node}", names)
+            return _for(snapshot, placement, was, f"{was.name}: another GPU of {was.node}", Came(names))
         text = f"{was.name}: another GPU of {was.node}, which leaves parts of GPUs that fit together"
         return Reason(rule="tidier", text=text, path="solve")
     if left := _closed(snapshot, was, head):
@@ -79,11 +79,11 @@ def _beside(
     if why := torn(snapshot.stack, gone, found):
         path = f"workloads.{was.workload}.gang"
         return Reason(rule="gang_is_whole_or_absent", text=f"{head}, because {why}", path=path)
+    if found.broken:
+        return _broken(snapshot, placement, head, was, found, resized=resized)
     if found.names:
         lent = called_back(snapshot, last, placement, was) if not now else ""
-        return _for(snapshot, placement, was, head, found.names, lent)
-    if found.broken:
-        return _broken(head, was, found, resized=resized)
+        return _for(snapshot, placement, was, head, found, lent)
     if now and (better := gain(snapshot.stack, placement, was, now)):
         return Reason(rule="tidier", text=f"{head}, which leaves {better}", path="solve")
     request = snapshot.requests[was.workload]
@@ -102,31 +102,34 @@ def _grown(snapshot: Snapshot, was: Allocation) -> Allocation | None:
     return grown if held_of(grown) == size != held_of(was) else None
 
 
-def _broken(head: str, was: Allocation, found: Came, *, resized: bool) -> Reason:
+def _broken(snapshot: Snapshot, placement: Placement, head: str, was: Allocation, found: Came, *, resized: bool) -> Reason:
     """It broke a rule where it ran, regardless of newcomers."""
     if not resized and any(one.rule == "sizes_equal_request" for one in found.broken):
         text = f"{head}, because its new size has no place"
         return Reason(rule="does_not_fit", text=text, path=f"workloads.{was.workload}.each")
     what = f"its new size does not fit {was.node}" if resized else f"it does not fit {was.node} any more"
     path = found.broken[0].path or f"workloads.{was.workload}"
-    return Reason(rule="does_not_fit", text=f"{head}, because {what}: {found.text()}", path=path)
+    came_too = f"because of {_newcomers(snapshot, placement, was, found)}" if found.names else ""
+    text = BESIDES.join(filter(None, (*found.rules(), came_too)))
+    return Reason(rule="does_not_fit", text=f"{head}, because {what}: {text}", path=path)
 
 
-def _for(
-    snapshot: Snapshot, placement: Placement, was: Allocation, head: str, names: tuple[str, ...], lent: str = ""
-) -> Reason:
+def _for(snapshot: Snapshot, placement: Placement, was: Allocation, head: str, found: Came, lent: str = "") -> Reason:
+    """It left for others."""
+    more = f"; it was {lent}" if lent else ""
+    text = f"{head}, because of {_newcomers(snapshot, placement, was, found)}{more}"
+    return Reason(rule="frees_capacity", text=text, path=f"workloads.{found.names[0]}")
+
+
+def _newcomers(snapshot: Snapshot, placement: Placement, was: Allocation, found: Came) -> str:
     """Those that came to its node, or else anywhere, of the workloads that it left for."""
-    parts = []
-    ran = {a.name: a for found in snapshot.running.values() for a in found}
-    for name in names:
+    called = {}
+    ran = {a.name: a for ones in snapshot.running.values() for a in ones}
+    for name in found.names:
         come = [a for a in placement.going() if a.workload == name and _newcomer(snapshot, a, ran.get(a.name))]
         here = [a.name for a in come if a.node == was.node] or [a.name for a in come]
-        left = sorted({ran[one].node for one in here if one in ran})
-        states = [f"{node}: {state}" for node in left if (state := _state(snapshot, node)) in ("drain", "lost")]
-        forced = f", which had to leave ({'; '.join(states)})" if states else ""
-        parts.append(", ".join(here) + forced)
-    text = f"{head}, because of {' and '.join(parts)}" + (f"; it was {lent}" if lent else "")
-    return Reason(rule="frees_capacity", text=text, path=f"workloads.{names[0]}")
+        called[name] = ", ".join(here)
+    return found.who(called)
 
 
 def _newcomer(snapshot: Snapshot, one: Allocation, was: Allocation | None) -> bool:

@@ -17,7 +17,8 @@ def write_whole(path: Path, text: str) -> bool:
         path.parent.mkdir(parents=True, exist_ok=True)
         _replace(path, text)
     except OSError as error:
-        raise SwarmError(f"{path}: {error.strerror}", place=Place(str(path))) from None
+        hint = "the file is as it was; see who may write there, and how much space is left"
+        raise SwarmError(f"cannot be written: {error.strerror}", hint=hint, place=Place(str(path))) from None
     return True
 
 

@@ -253,8 +253,9 @@ class Decided:
 
     def _because(self, was: Allocation, why: str) -> bool:
         """Without the cause that is named, does it stay where it was?"""
-        if names := _names(why):
-            return self._freed(was, why, names)
+        first, *rest = why.split("; besides, ")
+        if names := _names(first):
+            return self._freed(was, first, names) if not rest else self._without(self.stack, was, [first, *rest])
         if "has room for it still" in why:
             return self._fits_still(was)
         if "fewer nodes in use" in why:
@@ -300,12 +301,16 @@ class Decided:
 
     def _without(self, stack: Stack, was: Allocation, sentences: list[str]) -> bool:
         """Without the rules that the sentences are about, does it stay where it was?"""
+        away = set[str]()
         for sentence in sentences:
+            if names := _names(sentence):
+                away |= {a.name for a in self.now.allocations if a.workload in names and self._newcomer(a)}
+                continue
             after = given_up(stack, was.workload, sentence)
             if after is None:
                 return False
             stack = after
-        return self._stays(stack, was, set())
+        return self._stays(stack, was, away)
 
     def _fits_still(self, was: Allocation) -> bool:
         """Is its old place free, beside all that stands?"""
@@ -346,6 +351,7 @@ def _all(stack: Stack, workload: str, reasons: list[Reason]) -> Stack:
 
 def _names(why: str) -> set[str]:
     """The workloads that a sentence names as those for which something leaves."""
+    why = re.sub(r", which (?:had to leave \([^)]*\)|leaves too little of \S+(?: and \S+)*)", "", why)
     if found := re.match(r"(?:frees capacity for|preempted by|its place went to) (.+)", why):
         return set(found[1].split(" and "))
     if found := re.match(r"because of (.+)", why):

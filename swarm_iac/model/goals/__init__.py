@@ -1,0 +1,1 @@
+"""What a placement is measured by, and how that is said."""
