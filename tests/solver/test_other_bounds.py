@@ -1,4 +1,4 @@
-"""Do bounds on shares and on replicas bound every placement? Tiny random fleets, each placement enumerated."""
+"""Do bounds on shares, GPUs and replicas bound every placement? Tiny random fleets, each placement enumerated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
 from swarm_iac.solver.backend.time_limit import TimeLimit
-from swarm_iac.solver.bounds.gpu_bounds import Bounds
+from swarm_iac.solver.bounds.gpu_bounds import level_bounds
 from swarm_iac.solver.bounds.other_bounds import with_others
 from swarm_iac.solver.explain.counting import possible
 from swarm_iac.solver.repair.greedy import greedy
@@ -30,18 +30,26 @@ def check(now: Stack, last: Placement) -> int:
         return 0  # what runs over several NUMA nodes may stay, and has no place of its own
     task = repair_task(snapshot, classified)
     counts: Pairs = fixed_by(task) + greedy(task)
-    found = with_others(snapshot, counts, most, classified, Bounds(), TimeLimit(left=10.0))
+    found = level_bounds(snapshot, counts, most, "normal", TimeLimit(left=10.0), classified=classified)
+    found = with_others(snapshot, counts, most, classified, found, TimeLimit(left=10.0))
+    reached = within(snapshot, counts)
     for _, moves, other in every(now, last):
         if moves > now.solve.moves:
             continue
+        teams = within(snapshot, other)
         for level in {request.priority for request in snapshot.requests.values()}:
-            if not as_good(snapshot, counts, other, level):
+            above = all(teams[one] >= reached[one] for one in teams if one > level)
+            if not above or not as_good(snapshot, counts, other, level):
                 continue
-            due, (gpus, replicas) = within(snapshot, other).get(level, ()), held(snapshot, other, level)
-            over = [depth for depth, value in enumerate(due) if value > found.due.get((level, depth), value)]
-            more = gpus >= held(snapshot, counts, level)[0] and replicas > found.replicas.get(level, replicas)
-            assert not ((over or more) and accepted(now, last, other)), (level, over, more, found, other)
-    return len(found.due) + len(found.replicas)
+            due, (gpus, replicas) = teams.get(level, ()), held(snapshot, other, level)
+            known = [found.due.get((level, depth), value) for depth, value in enumerate(due)]
+            before = [due[:depth] >= reached[level][:depth] for depth in range(len(due))]
+            over = [depth for depth, value in enumerate(due) if before[depth] and value > known[depth]]
+            fair = due >= reached.get(level, ())
+            over_gpus = fair and gpus > found.own.get(level, gpus)
+            more = fair and gpus >= held(snapshot, counts, level)[0] and replicas > found.replicas.get(level, replicas)
+            assert not ((over or over_gpus or more) and accepted(now, last, other)), (level, over, more, found, other)
+    return len(found.own) + len(found.due) + len(found.replicas)
 
 
 @pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 3000), marks=pytest.mark.slow)], ids=["some", "thousands"])

@@ -18,7 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from swarm_iac.solver.backend.time_limit import TimeLimit
+from swarm_iac.solver.bounds.rack_rules import binds, rack_rules
 from swarm_iac.solver.bounds.relaxation import WIDE, WIDEST, Stand, relaxed_bound
+from swarm_iac.solver.bounds.team_sums import no_less_due, team_sums
 from swarm_iac.solver.columns.problem import Pattern, Problem, Row
 from swarm_iac.solver.columns.whole_fleet import bound_of
 from swarm_iac.solver.repair.kinds import kind_of, kinds_of, problem_of
@@ -36,6 +38,8 @@ NOBODY = Classified({}, {})
 CLOSE = 5e-4
 #: While a search goes on: the effort of a relaxation without caps, and the part of what is left that pricing may take.
 BRIEF, DEEP = 0.1, 0.6
+#: The part of what is left that one with racks may take beyond its linear program, which is nearly as strong.
+FINER = 0.15
 #: A relaxation without caps has so much in any case: its linear program alone knows that priorities share one fleet.
 LEAST = 0.01
 
@@ -109,6 +113,8 @@ def level_bounds(
             return gap(level) > CLOSE * counted[level] and not share()
 
         own(relaxed_bound(problem, groups, share, stand, moves, elsewhere=elsewhere, widest=widest))
+        if open_still() and (snapshot.shares or binds(snapshot)):
+            own(finer_bound(snapshot, level, counts, possible, classified, share))
         if open_still():
             requests = [request for request in snapshot.requests.values() if request.gpus and request.priority >= level]
             found.together[level] = max(above[level] + now[level], _together(snapshot, requests, possible, effort, share))
@@ -120,6 +126,39 @@ def level_bounds(
                 own(relaxed_bound(problem, groups, share, stand, moves, priced.caps, elsewhere, widest=widest))
         stop.spend(before - share.left)
     return found
+
+
+def finer_bound(
+    snapshot: Snapshot,
+    level: int,
+    counts: Pairs,
+    possible: dict[str, int],
+    classified: Classified,
+    stop: TimeLimit,
+    value: Callable[[WorkloadRequest], int] = size,
+    *,
+    held: bool = False,
+    depth: int | None = None,
+) -> int | None:
+    """By a relaxation that knows what teams have in `counts`, and, where it is not too large for that, racks and linked GPUs.
+
+    `value`, `held`: of `beside`. `depth`: bounds what teams inside so many others hold within what they are due.
+    """
+    elsewhere = away(snapshot)
+    for racks in (True, False) if binds(snapshot) else (False,):
+        problem, groups, nodes, _, stand = beside(
+            snapshot, level, counts, possible, classified, value, held=held, teams=snapshot.shares is not None, racks=racks
+        )
+        if racks and len(problem.kinds) * len(problem.shapes) > WIDEST:
+            continue
+        rules = no_less_due(snapshot, counts, level, groups, nodes, elsewhere, depth)
+        rules += rack_rules(snapshot, groups, nodes) if racks else ()
+        parts = () if depth is None else team_sums(snapshot, level, depth, groups, nodes)
+        moves = int(snapshot.stack.solve.moves)
+        found = relaxed_bound(problem, groups, stop, stand, moves, elsewhere=elsewhere, parts=parts, rules=rules, part=FINER)
+        if found is not None:
+            return found
+    return None
 
 
 @dataclass
@@ -177,12 +216,14 @@ def beside(
     *,
     held: bool = False,
     teams: bool = False,
+    racks: bool = False,
 ) -> tuple[Problem, list[list[WorkloadRequest]], tuple[tuple[str, ...], ...], list[tuple[int, Pattern]], Stand]:
     """The problem of a level, of which each replica gains `value`, beside those above it; the workloads of its kinds, the nodes
     of its shapes, columns in which it has an answer, and who stands where and would have to move: replicas of a kind on nodes
     of a shape.
 
-    `held`: with as many GPUs of the level as in `counts`. `teams`: kinds are of one team, and shapes of one GPU model.
+    `held`: with as many GPUs of the level as in `counts`. `teams`: kinds are of one team, and shapes of one GPU model. `racks`:
+    the nodes of a shape are in one rack, with GPUs that are linked alike.
     """
     requests = [
         request
@@ -191,7 +232,7 @@ def beside(
     ]
     gain = {request.name: value(request) if request.priority == level else 0 for request in requests}
     problem, groups, nodes = _problem(
-        snapshot, requests, possible, lambda request: gain[request.name], priorities=True, teams=teams
+        snapshot, requests, possible, lambda request: gain[request.name], priorities=True, teams=teams, racks=racks
     )
     number = {request.name: k for k, group in enumerate(groups) for request in group}
     shape = {name: h for h, names in enumerate(nodes) for name in names}
@@ -243,6 +284,7 @@ def _problem(
     *,
     priorities: bool,
     teams: bool = False,
+    racks: bool = False,
 ) -> tuple[Problem, list[list[WorkloadRequest]], tuple[tuple[str, ...], ...]]:
     """Of what could have a place if it had the fleet to itself."""
     empty = FreeCapacity(snapshot)
@@ -257,7 +299,7 @@ def _problem(
         kind_of(g, sum(possible[request.name] for request in g), dims, steps, worth=value(g[0]), value=value(g[0]))
         for g in groups
     )
-    problem, nodes = problem_of(empty, groups, kinds, dims, steps, models=teams)
+    problem, nodes = problem_of(empty, groups, kinds, dims, steps, models=teams, racks=racks)
     return problem, groups, nodes
 
 

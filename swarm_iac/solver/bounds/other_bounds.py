@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from swarm_iac.solver.backend.time_limit import TimeLimit
-from swarm_iac.solver.bounds.gpu_bounds import Bounds, PriorityBounds, away, beside
-from swarm_iac.solver.bounds.relaxation import CappedSum, relaxed_bound
+from swarm_iac.solver.bounds.gpu_bounds import Bounds, PriorityBounds, away, finer_bound
+from swarm_iac.solver.bounds.team_sums import held_elsewhere
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload
 from swarm_iac.solver.snapshot.value import size, within
@@ -65,15 +65,17 @@ def beside_it(
     """`bounds`, found beside `before`, for `counts`: by relaxation alone from the first priority on that lost replicas.
 
     A bound on what a priority could hold of its own is of all placements in which those above it, and those of it that run,
-    have what they had: it holds as long as each has no less.
+    have what they had, and teams of what they are due: it holds as long as each has no less.
     """
     known = PriorityBounds(snapshot, possible, TimeLimit(stop, 0.0), classified)
     placed, was = by_workload(counts), by_workload(before)
+    due, due_before = within(snapshot, counts), within(snapshot, before)
     found = replace(bounds, own=dict(bounds.own))
     less = False
     for level in sorted({request.priority for request in snapshot.requests.values()}, reverse=True):
         all_of_it = [request for request in snapshot.requests.values() if request.priority == level]
         less = less or any(placed[request.name] < was[request.name] for request in all_of_it)
+        less = less or any(now < then for now, then in zip(due.get(level, ()), due_before.get(level, ()), strict=True))
         if not less:
             continue
         found.own.pop(level, None)
@@ -88,9 +90,8 @@ def beside_it(
 def _replicas(
     snapshot: Snapshot, level: int, counts: Pairs, possible: dict[str, int], classified: Classified, stop: TimeLimit
 ) -> int | None:
-    problem, groups, _, _, stand = beside(snapshot, level, counts, possible, classified, lambda request: 1, held=True)
+    found = finer_bound(snapshot, level, counts, possible, classified, stop, lambda request: 1, held=True)
     elsewhere = away(snapshot)
-    found = relaxed_bound(problem, groups, stop, stand, int(snapshot.stack.solve.moves), elsewhere=elsewhere)
     mine = [request.name for request in snapshot.requests.values() if request.priority == level]
     return None if found is None else found + sum(elsewhere[name] for name in mine)
 
@@ -104,21 +105,5 @@ def _due(
     classified: Classified,
     stop: TimeLimit,
 ) -> int | None:
-    shares = snapshot.shares
-    assert shares is not None
-    problem, groups, nodes, _, stand = beside(snapshot, level, counts, possible, classified, size, teams=True)
-    weights = [shares.weights.of(names[0]) for names in nodes]
-    amounts: dict[str, dict[tuple[int, int], int]] = {team: {} for team in shares.at(depth)}
-    for k, group in enumerate(groups):
-        line = shares.lines.get(group[0].user, ())
-        if len(line) > depth and size(group[0]):
-            amounts[line[depth]].update({(k, h): size(group[0]) * weight for h, weight in enumerate(weights)})
-    parts = [CappedSum(shares.due[level][team], of) for team, of in amounts.items()]
-    elsewhere = away(snapshot)
-    found = relaxed_bound(problem, groups, stop, stand, int(snapshot.stack.solve.moves), elsewhere=elsewhere, parts=parts)
-    closed = sum(
-        size(request) * elsewhere[request.name] * shares.weights.top
-        for request in snapshot.requests.values()
-        if request.priority >= level
-    )
-    return None if found is None else found + closed
+    found = finer_bound(snapshot, level, counts, possible, classified, stop, depth=depth)
+    return None if found is None else found + held_elsewhere(snapshot, level, away(snapshot))

@@ -22,8 +22,8 @@ weaker than columns are.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from swarm_iac.model.device import WHOLE
@@ -56,6 +56,32 @@ class CappedSum:
     amounts: Mapping[tuple[int, int], int]
 
 
+@dataclass(frozen=True)
+class Relaxed:
+    """The relaxation as a model.
+
+    `y`: replicas of a kind on nodes of a shape. `whole`: which gangs run. `inside`: which workloads are in which rack, of those
+    that have to be in one.
+    """
+
+    model: cp_model.CpModel
+    y: dict[tuple[int, int], cp_model.IntVar]
+    whole: dict[str, cp_model.IntVar]
+    inside: dict[tuple[str, str], cp_model.IntVar] = field(default_factory=dict)
+
+    def at_most(self, terms: Iterable[tuple[int, int, int]], limit: int) -> None:
+        """Σ amount · y[k,h] ≤ limit, of (k, h, amount)."""
+        _at_most(self.model, [(self.y[k, h], amount) for k, h, amount in terms if (k, h) in self.y], limit)
+
+    def sum_of(self, parts: Iterable[CappedSum]) -> cp_model.LinearExprT:
+        """Σ min(limit, Σ amount · y)"""
+        return cp_model.LinearExpr.sum([_counted(self.model, self.y, part) for part in parts])
+
+
+#: A rule that the relaxation keeps besides its own.
+Rule = Callable[[Relaxed], None]
+
+
 def relaxed_bound(
     problem: Problem,
     groups: list[list[WorkloadRequest]],
@@ -66,13 +92,44 @@ def relaxed_bound(
     elsewhere: Mapping[str, int] = MappingProxyType({}),
     parts: Sequence[CappedSum] = (),
     widest: int = WIDE,
+    rules: Sequence[Rule] = (),
+    part: float = PART,
 ) -> int | None:
     """What no placement gains more than, or None where no solver knew, or where it would have more y than `widest`.
 
     `groups`: the asks of each kind. `stand`: who runs on in any case, and may leave its shape in so many `moves`.
     `elsewhere`: how many of a workload may stay on nodes that the problem does not have. `parts`: what is gained, if not
-    the values of kinds.
+    the values of kinds. `rules`: what it keeps besides. `part`: of the effort that is left, which it may take.
     """
+    relaxed = relaxation(problem, groups, stand, moves, caps, elsewhere, widest, rules)
+    if relaxed is None:
+        return None
+    model, y = relaxed.model, relaxed.y
+    if parts:
+        model.maximize(relaxed.sum_of(parts))
+    else:
+        values = [problem.kinds[k].value for k, _ in y]
+        model.maximize(cp_model.LinearExpr.weighted_sum(list(y.values()), values))
+    linear = linear_bound(model)
+    stop.spend(LINEAR * len(y))
+    solver = one_worker(max(0.0, stop.left) * part if stop.left < float("inf") else 1.0)
+    status = run(solver, model)
+    stop.spend(spent(solver) if status != cp_model.UNKNOWN else stop.left * part)
+    found = [bound for bound in (linear, known_bound(solver, status)) if bound is not None]
+    return int(min(found) + 1e-6) if found else None
+
+
+def relaxation(
+    problem: Problem,
+    groups: list[list[WorkloadRequest]],
+    stand: Stand = MappingProxyType({}),
+    moves: int = 0,
+    caps: Sequence[Cap] = (),
+    elsewhere: Mapping[str, int] = MappingProxyType({}),
+    widest: int = WIDE,
+    rules: Sequence[Rule] = (),
+) -> Relaxed | None:
+    """The model of `relaxed_bound`, which maximizes nothing yet; None where it would have more y than `widest`."""
     model = cp_model.CpModel()
     y = {}
     for h, shape in enumerate(problem.shapes):
@@ -81,14 +138,14 @@ def relaxed_bound(
     if len(y) > widest:
         return None
     turns = TURNS if len(y) <= WIDE else 1
-    _gangs(model, y, groups, elsewhere)
+    relaxed = Relaxed(model, y, _gangs(model, y, groups, elsewhere))
     kinds = problem.kinds
     for h, shape in enumerate(problem.shapes):
         here = [(k, y[k, h]) for k in range(len(kinds)) if (k, h) in y]
         needs = [[kinds[k].need[i] for k, _ in here] for i in range(len(shape.capacity))]
         needs.append([kinds[k].cards * kinds[k].share for k, _ in here])
         for need, capacity in zip(needs, (*shape.capacity, shape.cards * WHOLE), strict=True):
-            for amounts, limit in _fits(need, capacity, turns):
+            for amounts, limit in fits(need, capacity, turns):
                 _at_most(model, [(var, amount) for (_, var), amount in zip(here, amounts, strict=True)], shape.count * limit)
     for cap in caps:
         terms = [(y[k, cap.shape], math.floor(gain * FINE)) for k, gain in enumerate(cap.gains) if (k, cap.shape) in y]
@@ -101,21 +158,12 @@ def relaxed_bound(
         model.add(cp_model.LinearExpr.sum(away) <= moves)
     for row in problem.rows:
         _row(model, y, row, len(problem.shapes))
-    if parts:
-        model.maximize(cp_model.LinearExpr.sum([_counted(model, y, part) for part in parts]))
-    else:
-        values = [problem.kinds[k].value for k, _ in y]
-        model.maximize(cp_model.LinearExpr.weighted_sum(list(y.values()), values))
-    linear = linear_bound(model)
-    stop.spend(LINEAR * len(y))
-    solver = one_worker(max(0.0, stop.left) * PART if stop.left < float("inf") else 1.0)
-    status = run(solver, model)
-    stop.spend(spent(solver) if status != cp_model.UNKNOWN else stop.left * PART)
-    found = [bound for bound in (linear, known_bound(solver, status)) if bound is not None]
-    return int(min(found) + 1e-6) if found else None
+    for rule in rules:
+        rule(relaxed)
+    return relaxed
 
 
-def _fits(need: list[int], capacity: int, turns: int) -> Iterator[tuple[tuple[int, ...], int]]:
+def fits(need: list[int], capacity: int, turns: int) -> Iterator[tuple[tuple[int, ...], int]]:
     """Amounts of which what one node holds has at most the limit: the resource itself, then u of it, times t · (t + 1)."""
     yield tuple(need), capacity
     known = set()
@@ -132,18 +180,22 @@ def _gangs(
     y: dict[tuple[int, int], cp_model.IntVar],
     groups: list[list[WorkloadRequest]],
     elsewhere: Mapping[str, int],
-) -> None:
+) -> dict[str, cp_model.IntVar]:
     by_kind: dict[int, list[cp_model.IntVar]] = {}
+    found: dict[str, cp_model.IntVar] = {}
     for (k, _), var in y.items():
         by_kind.setdefault(k, []).append(var)
     for k, group in enumerate(groups):
         mine = by_kind.get(k)
         if mine and any(request.gang and request.members > 1 for request in group):
             single = sum(request.members for request in group if not request.gang)
-            whole = sum(model.new_bool_var("") * request.members for request in group if request.gang)
+            gangs = {request.name: request.members for request in group if request.gang}
+            found |= {name: model.new_bool_var("") for name in gangs}
+            whole = cp_model.LinearExpr.weighted_sum([found[name] for name in gangs], list(gangs.values()))
             off = sum(min(request.members, elsewhere.get(request.name, 0)) for request in group if request.gang)
             here = whole + (model.new_int_var(0, single, "") if single else 0)
             model.add(cp_model.LinearExpr.sum(mine) == here - (model.new_int_var(0, off, "") if off else 0))
+    return found
 
 
 def _row(model: cp_model.CpModel, y: dict[tuple[int, int], cp_model.IntVar], row: Row, shapes: int) -> None:

@@ -6,6 +6,7 @@ Capacity is freed for one unplaced workload after the other, a few nodes at a ti
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from swarm_iac.model.placement import Goal
 from swarm_iac.solver.backend.time_limit import TimeLimit
@@ -18,7 +19,7 @@ from swarm_iac.solver.repair.neighbourhood import neighbourhood, short
 from swarm_iac.solver.repair.undo_moves import net, undo_moves
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs
-from swarm_iac.solver.snapshot.value import size
+from swarm_iac.solver.snapshot.value import size, within
 
 #: Neighbourhoods that are tried in all, and for one workload.
 ROUNDS = {"quick": 4, "normal": 24, "thorough": 100}
@@ -86,11 +87,19 @@ def _takes(request: WorkloadRequest, full: set[int]) -> bool:
 def fewer(
     snapshot: Snapshot, classified: Classified, counts: Pairs, counted: Goal, watch: Watch, limit: TimeLimit
 ) -> tuple[Pairs, Goal]:
-    """The least that any placement of the same replicas moves, by columns or as `counted`, and the placement that they give."""
+    """The least that any placement of the same replicas moves, by columns or as `counted`, and the placement that they give.
+
+    What teams hold of what they are due comes before moves, and columns do not know which nodes count more.
+    """
     if counted.bound == counted.value or watch.stopped:
         return counts, counted
     least = fewest_by_columns(snapshot, classified, counts, snapshot.stack.solve.effort, limit)
     if least.found is not None and moves_of(snapshot, classified, least.found) < counted.value:
-        counts = undo_moves(snapshot, classified, least.found)
+        found = undo_moves(snapshot, classified, least.found)
+        counts = found if _no_less_due(within(snapshot, found), within(snapshot, counts)) else counts
     moves = moves_of(snapshot, classified, counts)
     return counts, Goal(name="moves", value=moves, bound=min(moves, max(counted.bound, least.moves)))
+
+
+def _no_less_due(now: Mapping[int, tuple[int, ...]], before: Mapping[int, tuple[int, ...]]) -> bool:
+    return all(one >= other for level, values in before.items() for one, other in zip(now[level], values, strict=True))

@@ -26,6 +26,7 @@ from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Reason
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.backend.cpsat import SEED
 from swarm_iac.solver.backend.linear import listening
+from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.balance.even import even
 from swarm_iac.solver.bounds.gpu_bounds import Bounds, level_bounds
 from swarm_iac.solver.bounds.other_bounds import beside_it, with_others
@@ -33,13 +34,14 @@ from swarm_iac.solver.decide import locality
 from swarm_iac.solver.decide.clearing import cleared, fewer
 from swarm_iac.solver.decide.evening import evened
 from swarm_iac.solver.decide.filling_again import filled_again
+from swarm_iac.solver.decide.guided import guided
 from swarm_iac.solver.decide.large import fill
 from swarm_iac.solver.decide.large import goals as goals_of_large
 from swarm_iac.solver.decide.moves import moves_with_causes
 from swarm_iac.solver.decide.proofs import preferences, still_bounded, with_failures
 from swarm_iac.solver.decide.small import complete, decided
 from swarm_iac.solver.exact.attempt import attempt
-from swarm_iac.solver.exact.effort import BOUNDS, CHANGE, FEWER, FROM_NOTHING, OTHERS, RUINED, columns, in_all
+from swarm_iac.solver.exact.effort import BOUNDS, CHANGE, FEWER, FROM_NOTHING, GUIDED, OTHERS, RUINED, columns, in_all
 from swarm_iac.solver.exact.search import EFFORT, Found, never
 from swarm_iac.solver.exact.watch import Watch, goals_of
 from swarm_iac.solver.explain.conflict import Causes, capacity_of
@@ -51,7 +53,7 @@ from swarm_iac.solver.repair.greedy import ORDERS, greedy
 from swarm_iac.solver.repair.kinds import simple
 from swarm_iac.solver.repair.neighbourhood import short
 from swarm_iac.solver.repair.restoring import restored
-from swarm_iac.solver.repair.ruin_recreate import improved
+from swarm_iac.solver.repair.ruin_recreate import improved, value
 from swarm_iac.solver.repair.undo_moves import eased
 from swarm_iac.solver.repair.unsplitting import split, unsplit
 from swarm_iac.solver.shares.entitled import shared
@@ -241,6 +243,8 @@ def _filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
         counts, bounds, rounds = better(answer.counts), answer.bounds, answer.rounds
         if any(not simple(one) for one in short(snapshot, counts)):  # columns leave these where greedy put them
             watch.phase("improving the placement")
+            led = guided(task, most, TimeLimit(watch.ended, GUIDED[effort]))
+            counts = counts if led is None else max(counts, led, key=lambda one: value(snapshot, one))
             counts = better(improved(snapshot, counts, RUINED[effort], watch.ended))
         watch.phase("bounding what any placement could hold")
         if not bounds.together:

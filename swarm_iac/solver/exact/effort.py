@@ -42,3 +42,5 @@ def columns(snapshot: Snapshot, watch: Watch, *, large: bool = False) -> TimeLim
 
 #: A large fleet on which nothing runs: of emptying a few nodes and filling them again.
 RUINED = {"quick": 0.5, "normal": 2.0, "thorough": 40.0}
+#: The same of solving the relaxation that leads to a placement.
+GUIDED = {"quick": 0.2, "normal": 1.0, "thorough": 10.0}

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from swarm_iac.solver.columns.problem import Kind, Problem, Row, Shape, wanted_rows
-from swarm_iac.solver.snapshot.capacity import FreeCapacity
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.layout import ALL_GPUS, COUNTED, GPUS, NODE, RACK, SUPPLY, UPLINK
 from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, NodeCapacity, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import suits_but_state
@@ -55,7 +55,7 @@ def view(capacity: FreeCapacity, names: list[str]) -> View:
             dims,
             steps,
             worth=worth(group[0]),
-            value=_value(group[0], least),
+            value=linear_value(group[0], least),
         )
         for group in groups
     )
@@ -63,7 +63,7 @@ def view(capacity: FreeCapacity, names: list[str]) -> View:
     return View(problem, tuple(tuple(request.name for request in group) for group in groups), nodes)
 
 
-def _value(request: WorkloadRequest, least: int) -> int:
+def linear_value(request: WorkloadRequest, least: int) -> int:
     """What a replica gains: GPUs of a level before those of the next, as far as three decades reach."""
     plain = WITHOUT if request.priority == least else BEFORE_OTHERS
     return int(STEP ** (request.priority - least)) * (size(request) or plain)
@@ -77,11 +77,15 @@ def problem_of(
     steps: list[int],
     *,
     models: bool = False,
+    racks: bool = False,
 ) -> tuple[Problem, tuple[tuple[str, ...], ...]]:
-    """The problem of placing these kinds on ready nodes, and the nodes of each shape: of one GPU model, if `models` says so."""
+    """The problem of placing these kinds on ready nodes, and the nodes of each shape.
+
+    `models`: those are of one GPU model. `racks`: they are in one rack, and their GPUs are linked alike.
+    """
     requests = [group[0] for group in groups]
-    classes = _classes(capacity, requests)
-    nodes, shapes = _shapes(capacity, requests, dims, steps, classes, models=models)
+    classes = _classes(capacity, requests, apart=racks)
+    nodes, shapes = _shapes(capacity, requests, dims, steps, classes, models=models, racks=racks)
     limited = _limited(capacity, [request.name for group in groups for request in group])
     rows = wanted_rows(kinds) + _ceilings(capacity, groups, limited) + _racks(capacity, requests, nodes, classes)
     rows += _models(capacity, requests, nodes)
@@ -170,14 +174,18 @@ def kind_of(
     return Kind(worth, count, one.gpus, one.share, need, most=len(group) * (one.per_node or 0), value=value)
 
 
-def _classes(capacity: FreeCapacity, requests: list[WorkloadRequest]) -> dict[str, int]:
-    """A number for each rack whose budget may bind; the same for racks with the same budget and the same nodes."""
+def _classes(capacity: FreeCapacity, requests: list[WorkloadRequest], *, apart: bool) -> dict[str, int]:
+    """A number for each rack whose budget may bind; the same for racks with the same budget and the same nodes, or not even for
+    those, where they have to stay `apart`.
+    """
     wanted = [*(any(request.need[i] for request in requests) for i in UPLINK), any(map(_draws, requests))]
     binding = {
         name: tuple(value if wanted[i] else ENDLESS for i, value in enumerate(values))
         for name, values in capacity.racks.items()
     }
     binding = {name: values for name, values in binding.items() if any(value < ENDLESS // 2 for value in values)}
+    if apart:
+        return {name: number for number, name in enumerate(binding)}
     inside: dict[str, list[tuple[object, ...]]] = {name: [] for name in binding}
     for host in capacity.snapshot.nodes.values():
         if host.rack in inside and host.state == "ready":
@@ -201,6 +209,7 @@ def _shapes(
     classes: dict[str, int],
     *,
     models: bool,
+    racks: bool,
 ) -> tuple[tuple[tuple[str, ...], ...], tuple[Shape, ...]]:
     fits, limited = suited(requests), {model for request in requests for model, _ in request.models}
     by_shape: dict[tuple[object, ...], list[NodeCapacity]] = {}
@@ -211,7 +220,10 @@ def _shapes(
             capacities = tuple(max(0, free_of(host, free, i)) // step for i, step in zip(dims, steps, strict=True))
             rack = classes.get(host.rack or "", -1)
             model = host.model if models or host.model in limited else None
-            key = (max(0, free[GPUS]), capacities, fits(host), rack, host.power if rack >= 0 else 0, model)
+            key = (
+                max(0, free[GPUS]), capacities, fits(host), rack, host.power if rack >= 0 else 0, model,
+                (group_of(host, "rack"), host.links) if racks else None,
+            )  # fmt: skip
             if key not in by_shape:
                 found.append(Shape(0, max(0, free[GPUS]), capacities, fits(host)))
             by_shape.setdefault(key, []).append(host)
