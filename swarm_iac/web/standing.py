@@ -9,6 +9,7 @@ import datetime
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ class Standing:
     error: str = ""
     live: Mapping[str, Grant] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def stack(self) -> Stack:
         """What the stack file says, each workload in its variant."""
         return applied(self.loaded.stack, self.placement)

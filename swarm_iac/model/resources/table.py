@@ -144,7 +144,7 @@ def _lower_rate(way: str) -> Callable[[Workload, int], Workload]:
 def _shaped(path: str, row: str, *, in_line: bool = True) -> Enforced:
     """A rate, kept in whole bytes per second: that is what the kernel's classes count in."""
     return Enforced(
-        {path: row}, Verb.TRAFFIC, "bandwidth", lambda facts, old, new, declared: max(old.interface_bps, new.interface_bps),
+        {path: row}, Verb.TRAFFIC, "bandwidth", lambda facts, old, new, declared: new.interface_bps or old.interface_bps,
         grain=8, needs="interface", in_line=in_line, ceiling=path.replace("_bps", "_ceil_bps"),
     )  # fmt: skip
 
