@@ -2,10 +2,11 @@
 
     python -m tests.benchmarks.mixed [--gpus 2000] [--seed 1] [--effort normal]
 
-Racks whose power binds, three teams that share three GPU models at one and a half times what there is, cards that are cut,
-links that are required, parts of GPUs, gangs within a rack, services spread and even over racks, half of them with a lighter
-variant, CPU work, limits per user and team. First all new, then 1% of the workloads are replaced or resized. Each row is a process of its own, so seconds and memory
-are what a user would see; below it each goal that is not proven, with its gap.
+Racks whose power keeps GPUs below their highest limit (and none of them out), three teams that share three GPU models at one and
+a half times what there is, cards that are cut, links that are required, parts of GPUs, gangs within a rack, services spread and
+even over racks, half of them with a lighter variant, CPU work, limits per user and team. First all new, then 1% of the workloads
+are replaced or resized. Each row is a process of its own, so seconds and memory are what a user would see; below it each goal
+that is not proven, with its gap.
 """
 
 from __future__ import annotations
