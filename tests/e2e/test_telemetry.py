@@ -84,6 +84,20 @@ def gathered(fleet: Fleet, node: str, count: int) -> Read:
     return every
 
 
+def test_status_shows_what_the_gpus_of_each_node_draw_of_what_they_may(measured: Fleet) -> None:
+    def told() -> dict[str, dict[str, float]]:
+        nodes = json.loads(measured.swarm("status", "--json").ok().text)
+        found = {name: one["power"] for name, one in nodes.items() if "power" in one}
+        return found if len(found) == len(NODES) else {}
+
+    def limits(node: str) -> list[float]:
+        return [value for (name, _), value in page(measured, node).series.items() if name == "swarm_gpu_power_limit_watts"]
+
+    power = until(told)
+    for node in NODES:
+        assert 0 < power[node]["drawn_w"] <= power[node]["limit_w"] == sum(until(lambda node=node: limits(node)))
+
+
 def test_it_may_look_and_nothing_else(measured: Fleet) -> None:
     node = NODES[0]
     for unit in UNITS:
