@@ -17,7 +17,7 @@ from swarm_iac.accounting.observation import FleetPass, HeldPart, Holder, NodePa
 from swarm_iac.accounting.past_use import past_use
 from swarm_iac.accounting.summary import WAYS, summary
 from swarm_iac.accounting.window import window
-from swarm_iac.cli.machines import usage_report
+from swarm_iac.cli.usage import idle_report, usage_report
 from swarm_iac.errors import SwarmError
 from swarm_iac.price import Price
 from swarm_iac.units import Seconds
@@ -52,7 +52,7 @@ def reads(path: Path) -> None:
             usage_report.usage_table(found, WINDOW, "lab")
             usage_report.usage_csv(found)
             usage_report.usage_json(found, WINDOW, "lab")
-        usage_report.idle_table(idle(store, "lab", WINDOW, Thresholds()), WINDOW, "lab", Thresholds())
+        idle_report.idle_table(idle(store, "lab", WINDOW, Thresholds()), WINDOW, "lab", Thresholds())
         past_use(store, "lab", {"t": ("t",)}, Seconds(604_800), datetime.date(2026, 11, 1))
 
 

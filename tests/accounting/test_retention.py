@@ -14,7 +14,7 @@ from swarm_iac.accounting.idle import Thresholds, idle
 from swarm_iac.accounting.observation import FleetPass, HeldPart, Holder, NodePass
 from swarm_iac.accounting.summary import WAYS, By, summary
 from swarm_iac.accounting.window import Window, window
-from swarm_iac.cli.machines.usage_report import usage_json
+from swarm_iac.cli.usage.usage_report import usage_json
 from swarm_iac.errors import SwarmError
 
 DAY = 86400

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +15,15 @@ from swarm_iac.cli.commands.apply import Positional, Stack
 from swarm_iac.cli.commands.inspection import Json
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
 from swarm_iac.printable import printable
+
+if TYPE_CHECKING:
+    from swarm_iac.accounting.idle import Thresholds
+    from swarm_iac.accounting.in_force import InForce, Spans
+    from swarm_iac.cli.usage.kept_waiting import KeptWaiting
+    from swarm_iac.cli.usage.usage_report import UsageTable
+
+    #: For programs, for spreadsheets, for people.
+    _Shown = tuple[dict[str, Any], str, UsageTable]
 
 _SHOWN = 3
 
@@ -39,6 +49,15 @@ def usage(
     below_cpus: Annotated[
         float, typer.Option("--below-cpus", min=0, max=65536, help="With --idle: CPUs that an allocation uses.")
     ] = 0.2,
+    seconds: Annotated[
+        float,
+        typer.Option(
+            "--seconds",
+            min=0,
+            max=86400,
+            help="With --idle: so long is tried, by solving, what they kept waiting; 0: not at all.",
+        ),
+    ] = 30,
     past_use: Annotated[
         bool, typer.Option("--past-use", help="What teams used, older hours counting less, as `past_use` of a stack file.")
     ] = False,
@@ -70,6 +89,7 @@ def usage(
 
     Examples: swarm usage --record; swarm usage --since 7d --by user;
     swarm usage prod --since 2026-11-01 --until 2026-12-01 --csv; swarm usage --idle --below-sm 2;
+    swarm usage --idle --since 7d --seconds 600;
     swarm usage --past-use --half-life 14d
     """
     if json + csv + markdown > 1:
@@ -86,36 +106,69 @@ def usage(
         _record(name, store, json, gap * 60, after_gap, keep_hours)
         return
     from swarm_iac.accounting import idle as idleness
-    from swarm_iac.accounting import schema
-    from swarm_iac.accounting.summary import recorded, summary
-    from swarm_iac.accounting.window import window
-    from swarm_iac.cli.machines import usage_passes, usage_report
 
-    path, stack_name = usage_passes.place(name, store)
-    asked = window(since, until, int(time.time()))
     below = idleness.Thresholds(round(below_sm * 10), round(below_bandwidth * 10), round(below_cpus * 1000))
-    with schema.opened(path) as opened:
-        recorded(opened, stack_name)
-        if idle:
-            idlers = idleness.idle(opened, stack_name, asked, below)
-            document = usage_report.idle_json(idlers, asked, stack_name, below)
-            lines = usage_report.idle_csv(idlers)
-            report = usage_report.idle_table(idlers, asked, stack_name, below)
-        else:
-            found = summary(opened, stack_name, asked, by)
-            document = usage_report.usage_json(found, asked, stack_name)
-            lines = usage_report.usage_csv(found)
-            report = usage_report.usage_table(found, asked, stack_name)
+    shown = _idle(name, store, since, until, below, seconds, quiet=json) if idle else _summed(name, store, since, until, by)
+    document, lines, report = shown
     if json:
         show_json(document)
     elif csv:
         typer.echo(lines, nl=False)
     elif markdown:
-        typer.echo(usage_report.markdown(report), nl=False)
+        from swarm_iac.cli.usage.usage_report import markdown as as_markdown
+
+        typer.echo(as_markdown(report), nl=False)
     else:
         show(table(report.title, report.heads, report.rows))
         for note in report.notes:
             say(note)
+
+
+def _summed(name: str, store: Path | None, since: str, until: str, by: By) -> _Shown:
+    from swarm_iac.accounting import schema
+    from swarm_iac.accounting.summary import summary
+    from swarm_iac.accounting.window import window
+    from swarm_iac.cli.usage import usage_passes, usage_report
+
+    path, stack = usage_passes.place(name, store)
+    asked = window(since, until, int(time.time()))
+    with schema.opened(path) as opened:
+        found = summary(opened, stack, asked, by)
+    table = usage_report.usage_table(found, asked, stack)
+    return usage_report.usage_json(found, asked, stack), usage_report.usage_csv(found), table
+
+
+def _idle(name: str, store: Path | None, since: str, until: str, below: Thresholds, budget: float, *, quiet: bool) -> _Shown:
+    from swarm_iac.accounting import idle, in_force, schema
+    from swarm_iac.accounting.summary import recorded
+    from swarm_iac.accounting.window import window
+    from swarm_iac.cli.usage import idle_report, usage_passes
+
+    path, stack = usage_passes.place(name, store)
+    asked = window(since, until, int(time.time()))
+    with schema.opened(path) as opened:
+        recorded(opened, stack)
+        found = idle.idle(opened, stack, asked, below)
+        periods = in_force.in_force(opened, stack, asked)
+        spans = in_force.held(opened, stack, asked, [one.allocation for one in found])
+    waited = _kept_waiting(name, periods, spans, budget, quiet=quiet) if budget and found else None
+    table = idle_report.idle_table(found, asked, stack, below, waited)
+    return idle_report.idle_json(found, asked, stack, below, waited), idle_report.idle_csv(found, waited), table
+
+
+def _kept_waiting(
+    name: str, periods: Sequence[InForce], spans: Mapping[str, Spans], budget: float, *, quiet: bool
+) -> KeptWaiting | None:
+    """None where the stack file is in no repository of git."""
+    from swarm_iac import git
+    from swarm_iac.cli.decisions import deciding
+    from swarm_iac.cli.terminal import progress
+    from swarm_iac.cli.usage import kept_waiting
+
+    (file,) = deciding.files([name])
+    if not file.absolute().parent.is_dir() or not git.named(file.absolute().parent, "HEAD"):
+        return None
+    return progress.followed(lambda progress: kept_waiting.kept_waiting(file, periods, spans, progress, budget), quiet=quiet)
 
 
 def _past_use(name: str, store: Path | None, json: bool, half_life: str) -> None:
@@ -125,7 +178,7 @@ def _past_use(name: str, store: Path | None, json: bool, half_life: str) -> None
     from swarm_iac.accounting import schema
     from swarm_iac.accounting.past_use import past_use
     from swarm_iac.cli.decisions import deciding
-    from swarm_iac.cli.machines import usage_passes
+    from swarm_iac.cli.usage import usage_passes
     from swarm_iac.model.gpus.past_use import life
     from swarm_iac.stackfile import load
 
@@ -145,7 +198,7 @@ def _past_use(name: str, store: Path | None, json: bool, half_life: str) -> None
 
 
 def _record(name: str, store: Path | None, json: bool, longest: int, after_gap: bool, keep: int) -> None:
-    from swarm_iac.cli.machines import usage_passes
+    from swarm_iac.cli.usage import usage_passes
 
     done = usage_passes.record(name, store, say, longest=longest, after_gap=after_gap, keep=keep)
     if json:

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from swarm_iac.accounting.idle import Idle, Thresholds
 from swarm_iac.accounting.money import CostSum, hours
 from swarm_iac.accounting.summary import Amounts, UsageSummary
 from swarm_iac.accounting.window import Window
@@ -39,7 +38,7 @@ def usage_table(found: UsageSummary, window: Window, stack: str) -> UsageTable:
     """For people."""
     heads = (found.by, "used", "reserved idle", "unknown", "unallocated", "out of service", "GPU-hours", "use", "cost")
     rows = tuple((label, *_cells(one)) for label, one in _labelled(found))
-    return UsageTable(f"usage of {stack}, {_span(window)}", heads, rows, _notes(found, window))
+    return UsageTable(f"usage of {stack}, {span(window)}", heads, rows, _notes(found, window))
 
 
 def _cells(one: Amounts) -> tuple[str, ...]:
@@ -64,80 +63,30 @@ def _notes(found: UsageSummary, window: Window) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def idle_table(found: tuple[Idle, ...], window: Window, stack: str, below: Thresholds) -> UsageTable:
-    """For people."""
-    heads = (
-        "allocation",
-        "user",
-        "team",
-        "node",
-        "model",
-        "SM activity",
-        "highest",
-        "memory bandwidth",
-        "CPUs",
-        "GPU-hours",
-        "cost",
-    )
-    rows: list[tuple[str, ...]] = [
-        (one.allocation, one.user or "?", one.team or "no team", ", ".join(one.nodes), one.model, _percent(one.active),
-         _percent(one.peak), _percent(one.bandwidth), f"{one.cpus / 1000:.2f}", hours(one.held), str(one.cost))
-        for one in found
-    ]  # fmt: skip
-    rows.append(("(total)", *[""] * 8, hours(sum(one.held for one in found)), str(_together(found))))
-    limits = f"SM activity below {_percent(below.active)}, memory bandwidth below {_percent(below.bandwidth)}"
-    note = (
-        f"on average: {limits}, fewer than {below.cpus / 1000:g} CPUs; what was measured for too little of its time is left out"
-    )
-    return UsageTable(f"idle in {stack}, {_span(window)}", heads, tuple(rows), (note,))
-
-
-def _together(found: Iterable[Idle]) -> CostSum:
-    total = CostSum()
-    for one in found:
-        total.sums.update(one.cost.sums)
-        total.unpriced += one.cost.unpriced
-    return total
-
-
 def usage_csv(found: UsageSummary) -> str:
     """One row for each name, nobody and the total; GPU-hours, and a column for each currency."""
     currencies = sorted(found.total.cost.sums)
     heads = [found.by, *(f"{key}_gpu_hours" for key in _SUMS), "gpu_hours", *(f"cost_{one}" for one in currencies)]
     rows = [
-        [_safe(label), *(hours(getattr(one, key), _DIGITS) for key in (*_SUMS, "capacity")), *_costs(one.cost, currencies)]
+        [safe(label), *(hours(getattr(one, key), _DIGITS) for key in (*_SUMS, "capacity")), *cost_cells(one.cost, currencies)]
         for label, one in _labelled(found)
     ]
-    return _csv(heads, rows)
+    return csv_text(heads, rows)
 
 
-def idle_csv(found: tuple[Idle, ...]) -> str:
-    """One row for each allocation, and no total."""
-    currencies = sorted(_together(found).sums)
-    heads = ["allocation", "workload", "user", "team", "nodes", "model", "sm_activity", "sm_activity_highest",
-             "memory_bandwidth", "cpus", "gpu_hours", *(f"cost_{one}" for one in currencies)]  # fmt: skip
-    rows = [
-        [*map(_safe, (one.allocation, one.workload, one.user, one.team, " ".join(one.nodes), one.model)),
-         *(f"{value / 1000:.3f}" for value in (one.active, one.peak, one.bandwidth, one.cpus)), hours(one.held, _DIGITS),
-         *_costs(one.cost, currencies)]
-        for one in found
-    ]  # fmt: skip
-    return _csv(heads, rows)
-
-
-def _costs(cost: CostSum, currencies: Iterable[str]) -> list[str]:
+def cost_cells(cost: CostSum, currencies: Iterable[str]) -> list[str]:
     known = cost.rounded(_MONEY_DIGITS)
     return [known.get(one, "0") for one in currencies]
 
 
-def _csv(heads: list[str], rows: list[list[str]]) -> str:
+def csv_text(heads: list[str], rows: list[list[str]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows([heads, *rows])
     return text.getvalue()
 
 
-def _safe(name: str) -> str:
+def safe(name: str) -> str:
     """A name that no spreadsheet runs: behind an apostrophe where it would be a formula."""
     plain = printable(name).replace("\n", " ")
     return f"'{plain}" if plain.lstrip().startswith(_FORMULA) or name.startswith(_FORMULA) else plain
@@ -156,7 +105,7 @@ def usage_json(found: UsageSummary, window: Window, stack: str) -> dict[str, Any
     """All amounts in GPU-milliseconds, which are exact; costs to a millionth."""
     return {
         "stack": stack,
-        **_times(window),
+        **times(window),
         "by": found.by,
         "recorded": {"first": _moment(found.first), "last": _moment(found.last)},
         "rows": [{"name": name, **_document(one)} for name, one in found.rows.items()],
@@ -167,40 +116,20 @@ def usage_json(found: UsageSummary, window: Window, stack: str) -> dict[str, Any
 
 def _document(one: Amounts) -> dict[str, Any]:
     amounts = {f"{key}_gpu_ms": getattr(one, key) for key in (*_SUMS, "capacity")}
-    return {**amounts, "gpu_hours": hours(one.capacity, 4), **_cost_document(one.cost)}
+    return {**amounts, "gpu_hours": hours(one.capacity, 4), **cost_document(one.cost)}
 
 
-def _cost_document(cost: CostSum) -> dict[str, Any]:
+def cost_document(cost: CostSum) -> dict[str, Any]:
     return {"cost": cost.rounded(_MONEY_DIGITS), "unpriced_gpu_ms": cost.unpriced}
 
 
-def idle_json(found: tuple[Idle, ...], window: Window, stack: str, below: Thresholds) -> dict[str, Any]:
-    """Ratios from 0 to 1."""
-    rows = [
-        {
-            "allocation": one.allocation, "workload": one.workload, "user": one.user, "team": one.team, "nodes": one.nodes,
-            "model": one.model, "sm_activity": one.active / 1000, "sm_activity_highest": one.peak / 1000,
-            "memory_bandwidth": one.bandwidth / 1000, "cpus": one.cpus / 1000, "held_gpu_ms": one.held,
-            **_cost_document(one.cost),
-        }
-        for one in found
-    ]  # fmt: skip
-    limits = {"sm_activity": below.active / 1000, "memory_bandwidth": below.bandwidth / 1000, "cpus": below.cpus / 1000}
-    total = {"held_gpu_ms": sum(one.held for one in found), **_cost_document(_together(found))}
-    return {"stack": stack, **_times(window), "below": limits, "idle": rows, "total": total}
-
-
-def _times(window: Window) -> dict[str, str]:
+def times(window: Window) -> dict[str, str]:
     return {"since": _moment(window.since * 3600), "until": _moment(window.until * 3600)}
 
 
-def _span(window: Window) -> str:
+def span(window: Window) -> str:
     return f"{_moment(window.since * 3600)} to {_moment(window.until * 3600)}"
 
 
 def _moment(seconds: int) -> str:
     return f"{datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%dT%H:%MZ}"
-
-
-def _percent(milli: int) -> str:
-    return f"{milli / 10:g} %"

@@ -1,0 +1,1 @@
+"""How is usage recorded, shown, and what did idle reservations keep waiting?"""
