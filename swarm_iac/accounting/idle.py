@@ -49,7 +49,7 @@ class Idle:
 @as_written()
 def idle(store: sqlite3.Connection, stack: str, window: Window, below: Thresholds) -> tuple[Idle, ...]:
     """Those that are below, the most GPU-hours first. One for each model. Raises as `check_kept`."""
-    check_kept(store, stack, window)
+    check_kept(store, stack, window.parts())
     sums: dict[_Key, list[int]] = {}
     #: Of each: GPU-ms at a price, and the numbers of the nodes. Most are of no interest, so they are not added up yet.
     paid: dict[_Key, list[tuple[int, int, str, str]]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import sqlite3
 
-from swarm_iac.accounting.window import Window
+from swarm_iac.accounting.window import Parts
 from swarm_iac.errors import SwarmError
 
 #: Days whose hours are kept, and the fewest that may be asked for: 30 days back from any hour can be read.
@@ -25,17 +25,18 @@ def drop_hours(store: sqlite3.Connection, stack: str, at: int, days: int) -> Non
         store.execute(f"DELETE FROM {table} WHERE until <= ? AND {_MINE}", (before * _DAY, stack))
 
 
-def check_kept(store: sqlite3.Connection, stack: str, window: Window) -> None:
-    """Raises SwarmError where the window begins or ends within a day of which only the sum is kept."""
-    for per, since, until in window.parts():
+def check_kept(store: sqlite3.Connection, stack: str, parts: Parts, *, single: bool = False) -> None:
+    """Raises SwarmError where hours are asked for of a day of which only the sum is kept. `single`: each of them is shown."""
+    for per, since, until in parts:
         if per == "hour" and since < until:
-            for day in range(since // 24, (until - 1) // 24 + 1):
-                if _any(store, stack, "day", day, day) and not _any(store, stack, "hour", day * 24, day * 24 + 23):
-                    date, after = (datetime.date.fromordinal(719163 + one) for one in (day, day + 1))
-                    hint = f"begin and end at midnight (UTC): --since {date}, or --until {after}"
-                    raise SwarmError(f"of {date} only the sum of the whole day is kept", hint=hint)
-
-
-def _any(store: sqlite3.Connection, stack: str, per: str, first: int, last: int) -> bool:
-    query = f"SELECT 1 FROM node_{per} WHERE {per} BETWEEN ? AND ? AND {_MINE} LIMIT 1"
-    return store.execute(query, (first, last, stack)).fetchone() is not None
+            # Hours are dropped with their day, so of a day all are kept or none.
+            query = (
+                f"SELECT min(day) FROM node_day d WHERE day BETWEEN ? AND ? AND {_MINE} AND NOT EXISTS "
+                f"(SELECT 1 FROM node_hour WHERE hour BETWEEN day * 24 AND day * 24 + 23 AND {_MINE})"
+            )
+            ((day,),) = store.execute(query, (since // 24, (until - 1) // 24, stack, stack))
+            if day is not None:
+                date, after = (datetime.date.fromordinal(719163 + one) for one in (day, day + 1))
+                hint = f"begin and end at midnight (UTC): --since {date}, or --until {after}"
+                hint = "name a later --since, or --by day" if single else hint
+                raise SwarmError(f"of {date} only the sum of the whole day is kept", hint=hint)

@@ -1,7 +1,8 @@
-"""What was used in a window, by team, user, workload, model or node, and what did it cost? Every total is the capacity."""
+"""What was used in a window, by team, user, workload, model, node, day or hour, and its cost? Every total is the capacity."""
 
 from __future__ import annotations
 
+import datetime
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,11 +11,13 @@ from typing import Literal, get_args
 from swarm_iac.accounting.money import CostSum
 from swarm_iac.accounting.retention import check_kept
 from swarm_iac.accounting.schema import LATEST, as_written, texts
-from swarm_iac.accounting.window import Window
+from swarm_iac.accounting.window import Parts, Window
 from swarm_iac.errors import SwarmError
 
-By = Literal["team", "user", "workload", "model", "node"]
+By = Literal["team", "user", "workload", "model", "node", "day", "hour"]
 WAYS: tuple[By, ...] = get_args(By)
+#: What is true of a card whoever holds it: these rows have what nobody holds as well.
+_OF_CARDS: tuple[By, ...] = ("model", "node", "day", "hour")
 
 
 @dataclass
@@ -57,29 +60,30 @@ class UsageSummary:
 def summary(store: sqlite3.Connection, stack: str, window: Window, by: By) -> UsageSummary:
     """The sums. Raises SwarmError: nothing was recorded, hours are no longer kept, the store does not add up."""
     first, last = recorded(store, stack)
-    check_kept(store, stack, window)
+    parts = tuple(window.hours() if by == "hour" else window.parts())
+    check_kept(store, stack, parts, single=by == "hour")
     rows: dict[str, Amounts] = {}
     nobody, total = Amounts(), Amounts()
     models: dict[str, int] = {}
-    for node, model, capacity, unallocated, off, unknown in _nodes(store, stack, window):
+    for node, model, when, capacity, unallocated, off, unknown in _nodes(store, stack, parts, by):
         texts(node, model)
-        key = {"model": model, "node": node}.get(by)
+        key = {"model": model, "node": node, "day": when, "hour": when}.get(by)
         for one in (total, nobody if key is None else rows.setdefault(key, Amounts())):
             one.capacity += capacity
             one.unallocated += unallocated
             one.off += off
             one.unknown += unknown
         models[model] = models.get(model, 0) + capacity - unallocated - off - unknown
-    for (node, team, user, workload, model, amount, currency), held, used, unknown in _held(store, stack, window):
+    for (node, team, user, workload, model, amount, currency), when, held, used, unknown in _held(store, stack, parts, by):
         texts(node, team, user, workload, model)
         names = {"team": team or "no team", "user": user or "?", "workload": workload or "?", "model": model, "node": node}
-        for one in (total, rows.setdefault(names[by], Amounts())):
+        for one in (total, rows.setdefault(names.get(by, when), Amounts())):
             one.hold(held, used, unknown)
             one.cost.add(held, amount, currency)
         models[model] = models.get(model, 0) - held
     if any(models.values()) or total.whole != total.capacity:
         raise SwarmError("the store does not add up", hint="restore it from a copy, and please report this")
-    if by not in ("model", "node"):
+    if by not in _OF_CARDS:
         for one in rows.values():
             one.capacity = one.whole
         nobody.capacity = nobody.whole
@@ -99,24 +103,42 @@ def recorded(store: sqlite3.Connection, stack: str) -> tuple[int, int]:
     return first, last
 
 
-def _nodes(store: sqlite3.Connection, stack: str, window: Window) -> Iterator[tuple[str, str, int, int, int, int]]:
-    for per, since, until in window.parts():
-        yield from store.execute(
-            f"SELECT name, model, sum(capacity), sum(unallocated), sum(off), sum(unknown) FROM node_{per} "
-            f"JOIN node ON id = node WHERE {per} >= ? AND {per} < ? AND stack = ? GROUP BY node, model",
+def _nodes(store: sqlite3.Connection, stack: str, parts: Parts, by: By) -> Iterator[tuple[str, str, str, int, int, int, int]]:
+    for per, since, until in parts:
+        rows = store.execute(
+            f"SELECT name, model, {_time(per, by)} AS time, sum(capacity), sum(unallocated), sum(off), sum(unknown) "
+            f"FROM node_{per} JOIN node ON id = node WHERE {per} >= ? AND {per} < ? AND stack = ? GROUP BY node, model, time",
             (since, until, stack),
         )
+        for name, model, time, *amounts in rows:
+            yield name, model, _text(time, by), *amounts
 
 
 def _held(
-    store: sqlite3.Connection, stack: str, window: Window
-) -> Iterator[tuple[tuple[str, str, str, str, str, int, str], int, int, int]]:
-    for per, since, until in window.parts():
+    store: sqlite3.Connection, stack: str, parts: Parts, by: By
+) -> Iterator[tuple[tuple[str, str, str, str, str, int, str], str, int, int, int]]:
+    for per, since, until in parts:
         rows = store.execute(
-            f"SELECT name, team, user, workload, model, amount, currency, held, used, unknown FROM (SELECT node, account, "
-            f"sum(held) AS held, sum(used) AS used, sum(unknown) AS unknown FROM held_{per} WHERE {per} >= ? AND {per} < ? "
-            "GROUP BY node, account) JOIN node ON node.id = node JOIN account ON account.id = account WHERE stack = ?",
+            f"SELECT name, team, user, workload, model, amount, currency, time, held, used, unknown FROM "
+            f"(SELECT node, account, {_time(per, by)} AS time, sum(held) AS held, sum(used) AS used, sum(unknown) AS unknown "
+            f"FROM held_{per} WHERE {per} >= ? AND {per} < ? GROUP BY node, account, time) "
+            "JOIN node ON node.id = node JOIN account ON account.id = account WHERE stack = ?",
             (since, until, stack),
         )
-        for name, team, user, workload, model, amount, currency, held, used, unknown in rows:
-            yield (name, team, user, workload, model, amount, currency), held, used, unknown
+        for name, team, user, workload, model, amount, currency, time, held, used, unknown in rows:
+            yield (name, team, user, workload, model, amount, currency), _text(time, by), held, used, unknown
+
+
+def _time(per: str, by: By) -> str:
+    """What rows are about, in SQL: the hour or day since 1970, or nothing of it."""
+    if by not in ("day", "hour"):
+        return "0"
+    return f"{per} / 24" if by == "day" and per == "hour" else per
+
+
+def _text(time: int, by: By) -> str:
+    """The day or hour as it is written (UTC); sorted as it is."""
+    if by not in ("day", "hour"):
+        return ""
+    moment = datetime.datetime.fromtimestamp(time * (86400 if by == "day" else 3600), datetime.UTC)
+    return f"{moment:%Y-%m-%d}" if by == "day" else f"{moment:%Y-%m-%dT%H:%MZ}"

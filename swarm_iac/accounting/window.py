@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
@@ -19,6 +19,10 @@ _MOST = 100 * 366 * _DAY
 _AGO = re.compile(r"([0-9]{1,6})([hdw])", re.ASCII)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _MOMENT: TypeAdapter[datetime.datetime] = TypeAdapter(Moment)
+
+
+#: Unit, from, to before: days or hours since 1970.
+Parts = Iterable[tuple[str, int, int]]
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,10 @@ class Window:
         yield "day", first, last
         yield "hour", self.since, first * _DAY
         yield "hour", last * _DAY, self.until
+
+    def hours(self) -> Iterator[tuple[str, int, int]]:
+        """The same in hours alone."""
+        yield "hour", self.since, self.until
 
 
 def window(since: str, until: str, now: int) -> Window:

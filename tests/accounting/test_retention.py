@@ -48,13 +48,25 @@ def hours(store: sqlite3.Connection, table: str, stack: str) -> list[int]:
     )]  # fmt: skip
 
 
-@pytest.mark.parametrize("by", WAYS)
+@pytest.mark.parametrize("by", [by for by in WAYS if by != "hour"])
 def test_days_say_the_same_without_their_hours(store: sqlite3.Connection, by: By) -> None:
     first = START // 3600 // 24
     for day in range(first, first + DAYS + 1):
         one = Window(day * 24, day * 24 + 24)
         few, whole = (usage_json(summary(store, stack, one, by), one, "") for stack in ("few", "all"))
         assert few == whole and whole["total"]["capacity_gpu_ms"]
+
+
+def test_hours_of_long_ago_are_refused_one_by_one(store: sqlite3.Connection) -> None:
+    first = START // 3600 // 24
+    every = Window(first * 24, (first + DAYS + 1) * 24)
+    assert len(summary(store, "all", every, "hour").rows) > len(summary(store, "all", every, "day").rows) > KEEP
+    with pytest.raises(SwarmError, match="only the sum of the whole day is kept") as refused:
+        summary(store, "few", every, "hour")
+    assert refused.value.hint == "name a later --since, or --by day"
+    kept = Window((first + DAYS - KEEP) * 24 + 24, every.until)
+    few, whole = (usage_json(summary(store, stack, kept, "hour"), kept, "") for stack in ("few", "all"))
+    assert few == whole and whole["total"]["capacity_gpu_ms"]
 
 
 def test_whole_days_are_dropped_and_nobody_elses(store: sqlite3.Connection) -> None:

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 #: Why a state or an allocation was not tried.
-CUT, GONE, LATER = "time was up (--seconds)", "its commit is not in this clone", "it is not in the lock: live, or of another stack file"
+CUT = "time was up (--seconds)"
+GONE = "its commit is not in this clone"
+LATER = "it is not in the lock: live, or of another stack file"
 ENDS = "it ends in that state by itself"
 _PART = "it is a part of a gang, or of what `needs` asks for, and the rest worked"
 _OTHERS = "others would have had less"

@@ -17,6 +17,8 @@ from swarm_iac.plan.show.section import Rows, Section
 from swarm_iac.printable import printable
 
 _SUMS = ("used", "idle", "unknown", "unallocated", "off")
+_HEADS = ("used", "reserved idle", "unknown", "unallocated", "out of service", "GPU-hours", "use", "cost")
+_BAR, _USED, _IDLE, _REST = 24, "█", "▒", "·"
 #: Digits behind the point for programs: a GPU-millisecond, and a millionth of a currency.
 _DIGITS = 7
 _MONEY_DIGITS = 6
@@ -36,9 +38,31 @@ class UsageTable:
 
 def usage_table(found: UsageSummary, window: Window, stack: str) -> UsageTable:
     """For people."""
-    heads = (found.by, "used", "reserved idle", "unknown", "unallocated", "out of service", "GPU-hours", "use", "cost")
-    rows = tuple((label, *_cells(one)) for label, one in _labelled(found))
-    return UsageTable(f"usage of {stack}, {span(window)}", heads, rows, _notes(found, window))
+    heads: tuple[str, ...] = (
+        found.by,
+        "used",
+        "reserved idle",
+        "unknown",
+        "unallocated",
+        "out of service",
+        "GPU-hours",
+        "use",
+        "cost",
+    )
+    rows: tuple[tuple[str, ...], ...] = tuple((label, *_cells(one)) for label, one in _labelled(found))
+    notes = _notes(found, window)
+    if found.by in ("day", "hour"):
+        heads = (*heads, "of the GPU-hours")
+        rows = tuple((*row, _bar(one)) for row, (_, one) in zip(rows, _labelled(found), strict=True))
+        notes = (f"{_USED} used, {_IDLE} reserved idle, {_REST} the rest", *notes)
+    return UsageTable(f"usage of {stack}, {span(window)}", heads, rows, notes)
+
+
+def _bar(one: Amounts) -> str:
+    """What is used and what is reserved idle, as parts of all GPU-hours."""
+    whole = max(1, one.capacity)
+    used, held = (round(_BAR * part / whole) for part in (one.used, one.used + one.idle))
+    return _USED * used + _IDLE * (held - used) + _REST * (_BAR - held)
 
 
 def _cells(one: Amounts) -> tuple[str, ...]:

@@ -65,6 +65,31 @@ def test_it_is_a_table(lab: Lab) -> None:
     assert "| vision | 0.80 | 0.20 | 0.00 | 0.00 | 0.00 | 1.00 | 80 % | 2.50 EUR |" in text
 
 
+def test_days_and_hours_are_a_curve_that_adds_up(lab: Lab) -> None:
+    lab.now += 22 * 3600
+    lab.record()
+    hour(lab, 120)
+    lab.say("n1", ("0", 1, 0.5, ADA, "train-0"), ("1", 1, 0.5, ADA, "train-1"), ("2", 1, 0.0, BO, "chat-0"))
+    hour(lab, 120)
+    lab.now += 60
+    done = lab.ask("--by", "day")
+    lines = [" ".join(line.split()) for line in done.out.splitlines() if line.strip()]
+    # The pass of midnight counts on: two hours of the first kind, and 15 min of the next day.
+    assert lines[3].startswith("2026-11-01 1.60 0.90 0.00 13.50 0.00 16.00 64 % ") and lines[3].endswith(
+        " ██▒▒····················"
+    )
+    assert lines[4].startswith("2026-11-02 1.95 3.61 0.00 10.44 0.00 16.00 ") and lines[4].endswith(" ███▒▒▒▒▒················")
+    assert "█ used, ▒ reserved idle, · the rest" in done.err
+    days, hours = rows(lab, "--by", "day"), rows(lab, "--by", "hour")
+    assert [name for name in hours if name.startswith("2026")] == [
+        "2026-11-01T22:00Z", "2026-11-01T23:00Z", "2026-11-02T00:00Z", "2026-11-02T01:00Z",
+    ]  # fmt: skip
+    for found in (days, hours):
+        sums = [one for name, one in found.items() if name.startswith("2026")]
+        for key in ("used_gpu_ms", "idle_gpu_ms", "unallocated_gpu_ms", "capacity_gpu_ms"):
+            assert sum(one[key] for one in sums) == found["(total)"][key] == rows(lab)["(total)"][key]
+
+
 def test_a_price_that_changes_in_the_middle_counts_for_each_side(lab: Lab) -> None:
     lab.record()
     hour(lab, 30)
