@@ -116,11 +116,19 @@ class _Still(urllib.request.HTTPRedirectHandler):
 
 
 def _asked(where: str, query: str, timeout: float) -> Any:
-    body = urllib.parse.urlencode({"query": query, "timeout": f"{timeout:g}s"}).encode()
+    return asked(where, "query", {"query": query}, timeout)
+
+
+def asked(where: str, what: str, form: Mapping[str, str], timeout: float, most: int = MOST_BYTES) -> Any:
+    """What a Prometheus answers to `query` or `query_range`; None where it says no, or it is no answer. Raises Retryable.
+
+    `timeout` [s]; of an answer of more than `most` bytes nothing is used.
+    """
+    body = urllib.parse.urlencode({**form, "timeout": f"{timeout:g}s"}).encode()
     opener = urllib.request.build_opener(_Still, urllib.request.ProxyHandler({}))
     try:
-        with opener.open(urllib.request.Request(f"{where}/api/v1/query", data=body), timeout=timeout) as answer:
-            raw = answer.read(MOST_BYTES + 1)
+        with opener.open(urllib.request.Request(f"{where}/api/v1/{what}", data=body), timeout=timeout) as answer:
+            raw = answer.read(most + 1)
     except urllib.error.HTTPError as error:
         if error.code in (400, 422):
             return None  # the query is wrong, or matches series that cannot be added
@@ -128,7 +136,7 @@ def _asked(where: str, query: str, timeout: float) -> Any:
     except (OSError, ValueError) as error:
         raise Retryable(f"Prometheus did not answer: {printable(str(error), 100)}") from None
     try:
-        return json.loads(raw) if len(raw) <= MOST_BYTES else None
+        return json.loads(raw) if len(raw) <= most else None
     except (ValueError, RecursionError):
         return None
 

@@ -20,6 +20,7 @@ from swarm_iac.cli.commands import (
     pull_requests,
     sandbox,
     scheduled,
+    speeds,
     stack_files,
     web,
 )
@@ -28,7 +29,7 @@ from swarm_iac.cli.commands import (
 GROUPS = {
     "Change the fleet": ("plan", "preview", "up", "autopilot", "refresh", "destroy"),
     "Stack file and placement": ("validate", "schema", "solve", "what-if", "why", "rebalance", "replay"),
-    "Pull requests": ("pr", "rights", "drift", "snapshot"),
+    "Pull requests": ("pr", "rights", "drift", "snapshot", "speed"),
     "Look at the fleet": (
         "status",
         "ps",
@@ -101,6 +102,7 @@ def application() -> typer.Typer:
         scheduled,
         inspection,
         measured,
+        speeds,
         accounts,
         operator,
         sandbox,

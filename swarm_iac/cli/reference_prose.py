@@ -212,7 +212,6 @@ These are part of the design; a file that uses them is either refused (an unknow
 |---|---|
 | `datasets`, a workload's `data` | refused |
 | `needs` beside `variants` | refused |
-| speeds that are measured by swarm itself | given by hand |
 | lending memory that is guaranteed to others and idle (overcommitment) | never: it could not be taken back without a kill |
 | `on_shrink` | refused |
 | MIG profiles with media extensions (`1g.10gb+me`), models other than A30, A100, H100, H200 and B200 | refused |

@@ -137,7 +137,8 @@ the variant that it ran in. The lock file has the variants that are not the firs
 table of them, and `swarm why` says what keeps the first out and what would place it.
 
 **`needs`** takes the place of `replicas`: how much work all replicas together have to do, with `speed` saying how much one does
-on each GPU model, as measured. Both are rates in one unit of your own (`25 kTok/s`, `40 req/s`), or plain numbers (`needs: 4`,
+on each GPU model, as measured ([`swarm speed`](telemetry.md#measured-speed)).
+Both are rates in one unit of your own (`25 kTok/s`, `40 req/s`), or plain numbers (`needs: 4`,
 `speed: {H100: 1.0, A100: 0.52}`). Each way to meet it is a variant, in order of cost by `prices` (without prices, of GPUs): on
 one model, the fewest replicas that are enough, ⌈needs / speed⌉; then, for where no model has enough alone, so many on any of
 them, the fewest with which it is enough where they come to. A mix is not the cheapest there is: to save GPUs, name one model.
