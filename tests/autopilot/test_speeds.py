@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from swarm_iac.autopilot.speeds import LEAST, STEP, MeasuredSpeed, BusyThresholds, of_prometheus, speeds
+from swarm_iac.autopilot.speeds import LEAST, STEP, BusyThresholds, MeasuredSpeed, of_prometheus, speeds
 from swarm_iac.errors import Retryable, SwarmError
 from swarm_iac.model.service.speed import Rate
 from swarm_iac.model.stack import Stack
