@@ -43,7 +43,9 @@ def speed(
     pull_request: Annotated[
         bool, typer.Option("--pull-request", help="Open a pull request with it, or renew the one that is open.")
     ] = False,
-    base: Annotated[str, typer.Option("--base", help="With --pull-request: the branch that it is for.")] = "main",
+    base: Annotated[
+        str, typer.Option("--base", help="With --pull-request: the branch that it is for. Default: the repository's own.")
+    ] = "",
     remote: Annotated[str, typer.Option("--remote", help="With --pull-request: the remote of this clone.")] = "origin",
 ) -> None:
     """Compare the declared `speed` of workloads with `needs` with what their replicas did while their GPUs were busy.
@@ -117,7 +119,7 @@ def _propose(name: str, found: tuple[MeasuredSpeed, ...], remote: str, base: str
 
     root, stack = engine.repository(), deciding.inside(name)
     forge, branch, today = opened(os.environ), f"swarm/speed-{stack}", datetime.date.today()
-    title = speed_report.title(stack)
+    title, base = speed_report.title(stack), base or forge.default_branch()
 
     def edited(raw: bytes, file: Path) -> bytes:
         return set_speeds(raw, f"stacks/{stack}.yaml", speed_report.suggested(found), today, nearest_policy(file))
