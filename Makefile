@@ -67,12 +67,12 @@ check: lint
 	@eval "$$(swarm env)"
 	pytest -n logical -m 'not e2e and not slow and not engine and not forge'
 
+# Each worker starts a forge of its own, so those tests run among the others, on all cores.
 test: lint .venv/bin/promtool
 	@eval "$$(swarm env)"
-	pytest -n logical -m 'not e2e and not slow and not forge'
-	if python -m tests.forge.server; then
-	  pytest -m 'forge and not e2e and not slow'
-	fi
+	which='not e2e and not slow'
+	python -m tests.forge.server || which+=' and not forge'
+	pytest -n logical -m "$$which"
 	pytest -m 'e2e and not slow and not forge'
 
 test-forge: .venv/ready

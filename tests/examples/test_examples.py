@@ -39,8 +39,10 @@ def example(request: pytest.FixtureRequest) -> Path:
     return request.param
 
 
-def test_example_prints_its_golden(example: Path) -> None:
+def test_example_prints_its_golden_and_leaves_nothing_behind(example: Path) -> None:
+    before = sorted(example.rglob("*"))
     ended = swarm(*shlex.split(command(example))[1:], at=ROOT)
+    assert sorted(example.rglob("*")) == before
     refused = example / "refused.txt"
     golden = refused if refused.exists() else example / "plan.txt"
     text = ended.err if refused.exists() else ended.out
@@ -60,12 +62,6 @@ def test_stack_has_the_editors_schema(example: Path) -> None:
     first = (example / "stack.yaml").read_text().splitlines()[0]
     schema = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", first)
     assert schema and (example / schema[1]).resolve().is_file()
-
-
-def test_plan_leaves_nothing_behind(example: Path) -> None:
-    before = sorted(example.rglob("*"))
-    swarm(*shlex.split(command(example))[1:], at=ROOT)
-    assert sorted(example.rglob("*")) == before
 
 
 def test_lock_of_the_drained_node_is_stale_for_that_node_alone() -> None:

@@ -54,6 +54,15 @@ def built() -> Path:
     return toolchain.build("gitea", SCRIPT, print, hint="set GOPROXY to a Go module proxy that you can reach")
 
 
+def _free_port() -> int:
+    """One that the system gives to nobody: the forge takes it later, and again after `stop`, beside other tests."""
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with socket.socket() as free, suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
+
+
 def until(what: str, ask: Callable[[], _Some], seconds: float = 60) -> _Some:
     """What follows a push happens in queues of the forge: ask until it is true."""
     end = time.monotonic() + seconds
@@ -114,9 +123,7 @@ class Server:
     def __init__(self, at: Path) -> None:
         programs, self.at = built(), at
         at.mkdir(parents=True, exist_ok=True)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = _free_port()
         self.root, ini = f"http://127.0.0.1:{port}", at / "app.ini"
         ini.write_text(_INI.format(port=port, static=programs / "static", secret=secrets.token_hex(32)))
         self._env = {**os.environ, "HOME": str(at), "GITEA_I_AM_BEING_UNSAFE_RUNNING_AS_ROOT": "true"}
