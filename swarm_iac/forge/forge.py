@@ -114,6 +114,17 @@ class Forge(Protocol):
         """All open ones into that branch, by number."""
         ...
 
+    def default_branch(self) -> str:
+        """The branch of the repository that a pull request is for, if nothing else is said."""
+        ...
+
+    def propose(self, head: str, base: str, title: str, body: str) -> PullRequest:
+        """The open pull request of the branch `head` into `base`: opened, or the one that is open with this title and text.
+
+        Both are branches of this repository; one of a fork is not touched. The author of one that is open may be another.
+        """
+        ...
+
     def merged_as(self, commit: str) -> PullRequest | None:
         """The pull request whose merge made this commit; None if there is none."""
         ...

@@ -15,6 +15,7 @@ from pydantic import AwareDatetime, Field
 
 from swarm_iac.forge.forge import LONGEST_DESCRIPTION, Comment, Commit, ForgeApproval, Issue, Login, PullRequest, State, Status
 from swarm_iac.forge.issues import GitHubIssues
+from swarm_iac.forge.proposal import Branch, Listed, Proposal
 from swarm_iac.forge.reviews import last_words
 from swarm_iac.forge.web import Reply, Web, form
 
@@ -43,6 +44,20 @@ class _Pull(Reply):
     head: _Branch
     merged: bool = False
     merge_commit_sha: Commit | None = None
+
+
+class _Head(_Branch):
+    label: str = Field(description="The branch; empty for what was pushed to `refs/for/`: then `ref` may be the name of ours.")
+
+
+class _Proposed(_Pull):
+    head: _Head
+    title: str
+    body: str | None = None
+
+
+class _Project(Reply):
+    default_branch: Branch
 
 
 class _Review(Reply):
@@ -98,6 +113,25 @@ class Gitea(GitHubIssues):
         """See Forge."""
         found = map(_pull, self._all(f"{self._at}/pulls", _Pull, state="open"))
         return tuple(sorted((one for one in found if one.base == base), key=lambda one: one.number))
+
+    def default_branch(self) -> str:
+        """See Forge."""
+        return self._web.get(self._at, _Project).default_branch
+
+    def propose(self, head: str, base: str, title: str, body: str) -> PullRequest:
+        """See Forge."""
+        proposal, at = Proposal(head, base, title, body), f"{self._at}/pulls"
+        found = self._all(at, _Proposed, state="open")
+
+        def sent(method: str, path: str, **more: object) -> Listed:
+            answer = self._web.send(method, path, again=method == "PATCH", title=title, body=body, **more)
+            return _listed(self._web.checked(path, _Proposed, answer))
+
+        return proposal.opened(
+            map(_listed, found),
+            create=lambda: sent("POST", at, head=head, base=base),
+            update=lambda pull: sent("PATCH", f"{at}/{pull.number}"),
+        )
 
     def merged_as(self, commit: str) -> PullRequest | None:
         """See Forge."""
@@ -172,3 +206,8 @@ def _pull(one: _Pull) -> PullRequest:
         number=one.number, author=one.user.login, base=one.base.ref, head=one.head.sha, fork=not ours,
         open=one.state == "open", merged=one.merge_commit_sha if one.merged else None,
     )  # fmt: skip
+
+
+def _listed(one: _Proposed) -> Listed:
+    branch = one.head.ref if one.head.label == one.head.ref else ""
+    return Listed(pull=_pull(one), branch=branch, title=one.title, body=one.body or "")

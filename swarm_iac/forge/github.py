@@ -12,6 +12,7 @@ from pydantic import AwareDatetime, Field
 from swarm_iac.errors import Refused
 from swarm_iac.forge.forge import LONGEST_DESCRIPTION, Comment, Commit, ForgeApproval, Issue, Login, PullRequest, State, Status
 from swarm_iac.forge.issues import GitHubIssues
+from swarm_iac.forge.proposal import Branch, Listed, Proposal
 from swarm_iac.forge.reviews import last_words
 from swarm_iac.forge.web import Reply, Web
 
@@ -41,6 +42,15 @@ class _Pull(Reply):
     head: _Branch
     merged_at: str | None = None
     merge_commit_sha: Commit | None = None
+
+
+class _Proposed(_Pull):
+    title: str
+    body: str | None = None
+
+
+class _Project(Reply):
+    default_branch: Branch
 
 
 class _Review(Reply):
@@ -74,7 +84,7 @@ class GitHub(GitHubIssues):
     def __init__(self, root: str, repository: str, token: str, bot: str = "") -> None:
         more = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
         self._web = Web(root, ("Authorization", f"Bearer {token}"), more)
-        self._at, self._bot = f"/repos/{repository}", bot
+        self._at, self._owner, self._bot = f"/repos/{repository}", repository.partition("/")[0], bot
 
     def me(self) -> str:
         """See Forge. The token of an application cannot ask who it is."""
@@ -98,6 +108,25 @@ class GitHub(GitHubIssues):
         """See Forge."""
         found = (_pull(one) for one in self._web.all(f"{self._at}/pulls", _Pull, state="open", base=base))
         return tuple(sorted((one for one in found if one.base == base), key=lambda one: one.number))
+
+    def default_branch(self) -> str:
+        """See Forge."""
+        return self._web.get(self._at, _Project).default_branch
+
+    def propose(self, head: str, base: str, title: str, body: str) -> PullRequest:
+        """See Forge."""
+        proposal, at = Proposal(head, base, title, body), f"{self._at}/pulls"
+        found = self._web.all(at, _Proposed, head=f"{self._owner}:{head}", base=base, state="open")
+
+        def sent(method: str, path: str, **more: object) -> Listed:
+            answer = self._web.send(method, path, again=method == "PATCH", title=title, body=body, **more)
+            return _listed(self._web.checked(path, _Proposed, answer))
+
+        return proposal.opened(
+            map(_listed, found),
+            create=lambda: sent("POST", at, head=head, base=base),
+            update=lambda pull: sent("PATCH", f"{at}/{pull.number}"),
+        )
 
     def merged_as(self, commit: str) -> PullRequest | None:
         """See Forge."""
@@ -161,3 +190,7 @@ def _pull(one: _Pull) -> PullRequest:
         number=one.number, author=one.user.login if one.user else _GONE, base=one.base.ref, head=one.head.sha, fork=not ours,
         open=one.state == "open", merged=one.merge_commit_sha if one.merged_at else None,
     )  # fmt: skip
+
+
+def _listed(one: _Proposed) -> Listed:
+    return Listed(pull=_pull(one), branch=one.head.ref, title=one.title, body=one.body or "")

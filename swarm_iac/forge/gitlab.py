@@ -14,6 +14,7 @@ from urllib.parse import quote
 from pydantic import AwareDatetime, Field
 
 from swarm_iac.forge.forge import LONGEST_DESCRIPTION, Comment, Commit, ForgeApproval, Issue, Login, PullRequest, State, Status
+from swarm_iac.forge.proposal import Branch, Listed, Proposal
 from swarm_iac.forge.web import Reply, Web, form
 
 #: Of GitLab, and ours. What we do not know is no success.
@@ -38,6 +39,16 @@ class _Pull(Reply):
     target_project_id: int
     merge_commit_sha: Commit | None = None
     squash_commit_sha: Commit | None = None
+
+
+class _Proposed(_Pull):
+    source_branch: str
+    title: str
+    description: str | None = None
+
+
+class _Project(Reply):
+    default_branch: Branch
 
 
 class _ApprovedBy(Reply):
@@ -107,6 +118,26 @@ class GitLab:
         """See Forge."""
         found = (_pull(one) for one in self._web.all(f"{self._at}/merge_requests", _Pull, state="opened", target_branch=base))
         return tuple(sorted((one for one in found if one.base == base), key=lambda one: one.number))
+
+    def default_branch(self) -> str:
+        """See Forge."""
+        return self._web.get(self._at, _Project).default_branch
+
+    def propose(self, head: str, base: str, title: str, body: str) -> PullRequest:
+        """See Forge. GitLab carries out the commands of a description, too."""
+        text = without_commands(body)
+        proposal, at = Proposal(head, base, title, text), f"{self._at}/merge_requests"
+        found = self._web.all(at, _Proposed, source_branch=head, target_branch=base, state="opened")
+
+        def sent(method: str, path: str, **more: object) -> Listed:
+            answer = self._web.send(method, path, again=method == "PUT", title=title, description=text, **more)
+            return _listed(self._web.checked(path, _Proposed, answer))
+
+        return proposal.opened(
+            map(_listed, found),
+            create=lambda: sent("POST", at, source_branch=head, target_branch=base),
+            update=lambda pull: sent("PUT", self._of(pull.number)),
+        )
 
     def merged_as(self, commit: str) -> PullRequest | None:
         """See Forge."""
@@ -211,6 +242,10 @@ def _pull(one: _Pull) -> PullRequest:
         fork=one.source_project_id != one.target_project_id, open=one.state == "opened",
         merged=merged if one.state == "merged" else None,
     )  # fmt: skip
+
+
+def _listed(one: _Proposed) -> Listed:
+    return Listed(pull=_pull(one), branch=one.source_branch, title=one.title, body=one.description or "")
 
 
 def _issue(one: _Issue) -> Issue:

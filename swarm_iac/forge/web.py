@@ -140,10 +140,7 @@ class Web:
             raise Refused(f"{self.host} answered {path} as no forge of this kind does: {printable(where, 80)}") from None
 
     def _said_no(self, path: str, error: urllib.error.HTTPError, raw: bytes) -> Refused | Retryable:
-        try:
-            said = str(json.loads(raw)["message"])
-        except (ValueError, KeyError, TypeError, RecursionError):
-            said = str(error.reason)
+        said = _said(raw) or str(error.reason)
         text = f"{self.host} answered {path.partition('?')[0]} with {error.code}: {self._safe(said)}"
         if error.code == 404:
             return NotFound(text)
@@ -162,6 +159,18 @@ class Web:
         for part in (self._secret, self._secret.rpartition(" ")[2]):
             text = text.replace(part, "***") if part else text
         return printable(text, 200)
+
+
+def _said(raw: bytes) -> str:
+    """The message of an answer that says no; GitHub's own is `Validation Failed`, and why is in the list beside it."""
+    try:
+        answer = json.loads(raw)
+        message = str(answer["message"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    errors = answer.get("errors")
+    why = [one.get("message") for one in errors if isinstance(one, dict)] if isinstance(errors, list) else []
+    return "; ".join([message, *(one for one in why if isinstance(one, str))])
 
 
 class NotFound(Refused):

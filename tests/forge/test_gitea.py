@@ -97,6 +97,48 @@ def test_the_pull_request_of_a_fork_is_one(lab: Lab) -> None:
     assert (pull.fork, pull.author, pull.head) == (True, eve.name, head)
 
 
+def test_the_pull_request_of_a_branch_is_opened_once_and_no_other_of_its_name_is_touched(lab: Lab) -> None:
+    """eve reads only: she has a fork with the same branch, and pushed a pull request under its name without any branch."""
+    eve, bot = lab.people["eve"], lab.people["bot"]
+    branch, own = f"{eve.name}/speed", f"{eve.name}/lab"
+    eve.ask("POST", f"/repos/{lab.repository}/forks", name="lab")
+    until("the fork", lambda: eve.ask("GET", f"/repos/{own}/branches/main"))
+    Person(eve.account, own, lab.at / "fork").pull(branch, {"a": "1"}, into=lab.repository)
+    eve.begin("speed")
+    eve.git("commit", "-q", "--allow-empty", "-m", "theirs")
+    eve.git("push", "-q", "-o", "topic=speed", "origin", "HEAD:refs/for/main")
+    theirs = until("both of eve", lambda: lab.bot.open_pulls("main") if len(lab.bot.open_pulls("main")) == 2 else ())
+
+    bot.begin("work")
+    head = bot.push(branch, {"stacks/dev.yaml": "fleet: faster\n"})
+    assert lab.bot.default_branch() == "main"
+    made = lab.bot.propose(branch, "main", "Measured", "one\n")
+    assert (made.author, made.head, made.base, made.open, made.fork) == (bot.name, head, "main", True, False)
+    for title, body in (("Measured", "one\n"), ("Measured", "two"), ("Again", "two"), ("Again", "")):
+        assert lab.bot.propose(branch, "main", title, body) == made
+        shown = bot.ask("GET", f"/repos/{lab.repository}/pulls/{made.number}")
+        assert (shown["title"], shown["body"]) == (title, body)
+    assert lab.bot.open_pulls("main") == (*theirs, made)
+    for one in theirs:
+        assert bot.ask("GET", f"/repos/{lab.repository}/pulls/{one.number}")["title"] in (branch, "theirs")
+
+
+def test_a_pull_request_that_a_reader_opened_from_our_branch_stays_theirs(lab: Lab) -> None:
+    """Gitea lets anyone who reads open it, and opens no second one: who is its author is part of the answer."""
+    eve, bot = lab.people["eve"], lab.people["bot"]
+    bot.begin("work")
+    head = bot.push("speed", {"a": "1"})
+    number = eve.ask("POST", f"/repos/{lab.repository}/pulls", title="theirs", head="speed", base="main")["number"]
+    made = lab.bot.propose("speed", "main", "Measured", "one")
+    assert (made.number, made.author, made.head, made.fork) == (number, eve.name, head, False)
+    assert bot.ask("GET", f"/repos/{lab.repository}/pulls/{number}")["title"] == "Measured"
+
+
+def test_a_pull_request_of_no_branch_is_refused(lab: Lab) -> None:
+    with pytest.raises(Refused, match="404"):
+        lab.bot.propose("never-pushed", "main", "Measured", "one")
+
+
 def test_a_wrong_token_is_refused_without_being_shown(lab: Lab) -> None:
     wrong = secrets.token_hex(20)
     with pytest.raises(Refused) as refused:
