@@ -50,6 +50,7 @@ class MeasuredSpeed:
     """Of one workload on one GPU model. `moments`: at which it was busy; `low`, `high`: 10 and 90 % of them were below.
 
     `suggested`: None where too little is known, or the difference is small. `replicas`: by `declared`, and by `suggested`.
+    `shared`: it has parts of cards, so how busy a card is says nothing of it.
     """
 
     workload: str
@@ -61,10 +62,13 @@ class MeasuredSpeed:
     high: Rate | None = None
     suggested: Rate | None = None
     replicas: tuple[int, int] = (0, 0)
+    shared: bool = False
 
     @property
     def verdict(self) -> str:
         """In a word or two."""
+        if self.shared:
+            return "not measured: nothing tells which of those that share a card keeps it busy"
         if self.moments < LEAST:
             return f"too little is known: {self.moments} of {LEAST} busy moments"
         return "as declared" if self.suggested is None else "suggested"
@@ -81,12 +85,19 @@ def speeds(stack: Stack, ask: Ask, limits: BusyThresholds) -> tuple[MeasuredSpee
 
 
 def _of_workload(stack: Stack, name: str, workload: Workload, ask: Ask, limits: BusyThresholds) -> Iterator[MeasuredSpeed]:
+    assert workload.needs is not None
+    if not workload.each.gpus.whole:
+        for model, declared in sorted(models_of(stack, workload).items()):
+            yield MeasuredSpeed(name, model, declared, 0, replicas=(replicas_for(workload.needs, declared),) * 2, shared=True)
+        return
     labels = f'{{fleet="{stack.fleet}",workload="{name}"}}'
     rates: dict[tuple[str, int], float] = {}
     for series, values in ask(f"sum by (allocation) (swarm:work:rate{labels})"):
         rates |= {(series.get("allocation", ""), at): value for at, value in values.items()}
     busy: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
-    for series, values in ask(f"min by (allocation, hardware) (swarm:holder_gpu_active:ratio{labels})"):
+    active = f"by (allocation, hardware) (swarm:holder_gpu_active:ratio{labels})"
+    # Of a card that was not measured nobody knows whether it was busy.
+    for series, values in ask(f"min {active} and count {active} == {workload.each.gpus.count}"):
         for at, value in values.items():
             busy[series.get("allocation", ""), at][series.get("hardware", "")] = value
     samples = while_busy(stack, rates, busy, limits.busy)

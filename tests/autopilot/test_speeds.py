@@ -125,6 +125,26 @@ def test_a_moment_on_two_kinds_of_hardware_or_on_an_unknown_one_does_not_count()
     assert {one.moments for one in measured(series(*busy(LEAST, kind="nobody's"))).values()} == {0}
 
 
+@pytest.mark.parametrize("gpus", ["0.5", "1 x H100/1g.10gb"])
+def test_parts_of_cards_are_not_judged_by_what_others_do_on_them(gpus: str) -> None:
+    text = FILE.replace("each: {gpus: 1,", f"each: {{gpus: {gpus},").replace(", A100: 15 kTok/s", "")
+    one = measured(series(*busy(LEAST)), text)["H100"]
+    assert one.suggested is None and one.verdict.startswith("not measured: nothing tells which of those that share")
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_only_moments_at_which_all_cards_were_measured_are_asked_for(count: int) -> None:
+    asked = []
+
+    def ask(query: str) -> Iterator[tuple[Mapping[str, str], Mapping[int, float]]]:
+        asked.append(query)
+        return iter(())
+
+    list(speeds(stack(FILE.replace("each: {gpus: 1,", f"each: {{gpus: {count},")), ask, LIMITS))
+    active = 'by (allocation, hardware) (swarm:holder_gpu_active:ratio{fleet="lab",workload="chat"})'
+    assert asked[1] == f"min {active} and count {active} == {count}"
+
+
 @pytest.mark.parametrize("rate", [0.0, 1e-9, 1e15])
 def test_no_rate_makes_a_speed_that_a_stack_file_refuses(rate: float) -> None:
     one = measured(series(*busy(LEAST, rate)))["H100"]

@@ -15,7 +15,7 @@ from swarm_iac.cli.commands.apply import Positional, Stack
 from swarm_iac.cli.commands.inspection import Json
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
-from swarm_iac.errors import SwarmError
+from swarm_iac.errors import Refused, SwarmError
 
 if TYPE_CHECKING:
     from swarm_iac.autopilot.speeds import MeasuredSpeed
@@ -128,6 +128,9 @@ def _propose(name: str, found: tuple[MeasuredSpeed, ...], remote: str, base: str
         lambda progress: proposing.pushed(root, remote, base, branch, stack, edited, title, today, progress)
     )
     pull = forge.propose(branch, base, title, text)
+    if pull.author != forge.me():
+        hint = "close it and run this again: rights and approvals would be judged as theirs"
+        raise Refused(f"pull request {pull.number} of the branch {branch} was opened by {pull.author}", hint=hint)
     say(f"pull request {pull.number}: {'pushed' if new else 'as it was'}, from {branch} into {base}")
 
 
