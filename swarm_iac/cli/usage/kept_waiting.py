@@ -265,7 +265,8 @@ def _without(now: Decision, names: Iterable[str], today: datetime.date, progress
         if not _divides(workload):
             edits.append(Edit(path=f"workloads.{name}", value=None))
             continue
-        left = workload.members - sum(one.workload == name for one in now.last.allocations if one.name in away)
+        # Pending replicas of its own, which would do as little, do not take its place.
+        left = sum(one.workload == name for one in ones)
         most = workload.replicas.most
         edits.append(Edit(path=f"workloads.{name}.replicas", value=f"{left}..{most}" if most > workload.members else left))
         ones = _numbered(ones, name)
