@@ -13,6 +13,7 @@ import pytest
 
 from swarm_iac.accounting import recording, schema
 from swarm_iac.accounting.idle import Thresholds, idle
+from swarm_iac.accounting.in_force import held, in_force
 from swarm_iac.accounting.observation import FleetPass, HeldPart, Holder, NodePass
 from swarm_iac.accounting.past_use import past_use
 from swarm_iac.accounting.summary import WAYS, summary
@@ -53,6 +54,8 @@ def reads(path: Path) -> None:
             usage_report.usage_csv(found)
             usage_report.usage_json(found, WINDOW, "lab")
         idle_report.idle_table(idle(store, "lab", WINDOW, Thresholds()), WINDOW, "lab", Thresholds())
+        in_force(store, "lab", WINDOW)
+        held(store, "lab", WINDOW, ["chat-0"])
         past_use(store, "lab", {"t": ("t",)}, Seconds(604_800), datetime.date(2026, 11, 1))
 
 
