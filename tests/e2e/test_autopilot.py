@@ -1,4 +1,4 @@
-"""On real nodes: do replicas come and go with the load, is nobody else stopped, and does a kill of the autopilot stop nothing?
+"""On real nodes: do replicas come and go with the load, is nobody else stopped, and does a kill of autopilot or node stop nothing?
 
 Leaves the fleet as it found it.
 """
@@ -9,7 +9,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -32,10 +32,10 @@ TALK = """
 UNITS = "systemctl show -P Id -P MainPID 'swarm-*.service' --state=active | grep . | paste - -"
 
 
-def running(fleet: Fleet) -> dict[str, str]:
+def running(fleet: Fleet, nodes: Sequence[str] = NODES) -> dict[str, str]:
     """Every active unit of an allocation → node and process."""
     found = {}
-    for node in NODES:
+    for node in nodes:
         for line in fleet.node(node, UNITS).splitlines():
             words = line.split()
             if len(words) == 2 and "_" in line:
@@ -85,6 +85,24 @@ def fly(fleet: Fleet) -> Running:
     return fleet.begin("autopilot", "--metrics", "load.json", "--interval", "2", "--lease", "120")
 
 
+def cut_off(fleet: Fleet, before: dict[str, str]) -> None:
+    """Cut the power of a node with a live replica; nobody else notices, and it comes back with what it had."""
+    layer = fleet.root / ".state" / "dev.live.json"
+    load(fleet, 60)
+    wait(lambda: len(talk(running(fleet))) == 6, 600)
+    wait(lambda: "unapplied" not in json.loads(layer.read_text()), 300)
+    now = running(fleet)
+    dark = next(where.split()[0] for name, where in talk(now).items() if name not in before)
+    fleet.sandbox.power_off(dark)
+    time.sleep(20)  # several decisions in which it does not answer
+    others = {name: where for name, where in now.items() if where.split()[0] != dark}
+    assert running(fleet, [node for node in NODES if node != dark]) == others, "none stops, and none is started twice"
+    fleet.sandbox.power_on(dark)
+    back = wait(lambda: talk(running(fleet)).keys() == talk(now).keys(), 300)
+    print(f"{dark} was cut off; its replicas run {back:.0f} s after its ssh answered")
+    assert {name: where for name, where in running(fleet).items() if where.split()[0] != dark} == others
+
+
 def test_replicas_come_and_go_and_nobody_else_is_stopped(fleet: Fleet) -> None:
     asked = fleet.stack.read_text()
     fleet.stack.write_text(asked.rstrip() + TALK)
@@ -121,6 +139,7 @@ def test_replicas_come_and_go_and_nobody_else_is_stopped(fleet: Fleet) -> None:
         assert running(fleet) == before
         text = fleet.swarm("history", "--decisions").ok().text
         assert "2 → 6" in text and "6 → 2" in text
+        cut_off(fleet, before)
     finally:
         for pilot in pilots:
             if pilot.process.poll() is None:
