@@ -68,17 +68,19 @@ def test_it_is_a_table(lab: Lab) -> None:
 def test_days_and_hours_are_a_curve_that_adds_up(lab: Lab) -> None:
     lab.now += 22 * 3600
     lab.record()
-    hour(lab, 120)
+    for _ in range(2):
+        lab.record("--gap", "60", after=3600)
     lab.say("n1", ("0", 1, 0.5, ADA, "train-0"), ("1", 1, 0.5, ADA, "train-1"), ("2", 1, 0.0, BO, "chat-0"))
-    hour(lab, 120)
+    for _ in range(2):
+        lab.record("--gap", "60", after=3600)
     lab.now += 60
     done = lab.ask("--by", "day")
     lines = [" ".join(line.split()) for line in done.out.splitlines() if line.strip()]
-    # The pass of midnight counts on: two hours of the first kind, and 15 min of the next day.
+    # What the pass of midnight saw counts for an hour of the next day.
     assert lines[3].startswith("2026-11-01 1.60 0.90 0.00 13.50 0.00 16.00 64 % ") and lines[3].endswith(
         " ██▒▒····················"
     )
-    assert lines[4].startswith("2026-11-02 1.95 3.61 0.00 10.44 0.00 16.00 ") and lines[4].endswith(" ███▒▒▒▒▒················")
+    assert lines[4].startswith("2026-11-02 1.80 2.45 0.00 11.75 0.00 16.00 ") and lines[4].endswith(" ███▒▒▒··················")
     assert "█ used, ▒ reserved idle, · the rest" in done.err
     days, hours = rows(lab, "--by", "day"), rows(lab, "--by", "hour")
     assert [name for name in hours if name.startswith("2026")] == [
