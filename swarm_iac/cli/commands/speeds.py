@@ -54,7 +54,7 @@ def speed(
     differs is suggested, and nothing more: --write edits the file for a pull request of yours, --pull-request opens one with
     the stack file and its lock, by the token in SWARM_FORGE_TOKEN. It merges nothing. Exits 0. See docs/telemetry.md.
 
-    Examples: swarm speed prod --metrics http://prometheus:9090; swarm speed prod --since 30d --write && git diff
+    Examples: swarm speed prod --metrics http://prometheus:9090; swarm speed prod --since 30d --write && git diff;
     swarm speed prod --pull-request
     """
     from swarm_iac.accounting.window import window
