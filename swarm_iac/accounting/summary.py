@@ -107,7 +107,8 @@ def _nodes(store: sqlite3.Connection, stack: str, parts: Parts, by: By) -> Itera
     for per, since, until in parts:
         rows = store.execute(
             f"SELECT name, model, {_time(per, by)} AS time, sum(capacity), sum(unallocated), sum(off), sum(unknown) "
-            f"FROM node_{per} JOIN node ON id = node WHERE {per} >= ? AND {per} < ? AND stack = ? GROUP BY node, model, time",
+            f"FROM node_{per} JOIN node ON id = node WHERE {per} >= ? AND {per} < ? AND stack = ? "
+            f"GROUP BY node, model{_more(by)}",
             (since, until, stack),
         )
         for name, model, time, *amounts in rows:
@@ -121,12 +122,17 @@ def _held(
         rows = store.execute(
             f"SELECT name, team, user, workload, model, amount, currency, time, held, used, unknown FROM "
             f"(SELECT node, account, {_time(per, by)} AS time, sum(held) AS held, sum(used) AS used, sum(unknown) AS unknown "
-            f"FROM held_{per} WHERE {per} >= ? AND {per} < ? GROUP BY node, account, time) "
+            f"FROM held_{per} WHERE {per} >= ? AND {per} < ? GROUP BY node, account{_more(by)}) "
             "JOIN node ON node.id = node JOIN account ON account.id = account WHERE stack = ?",
             (since, until, stack),
         )
         for name, team, user, workload, model, amount, currency, time, held, used, unknown in rows:
             yield (name, team, user, workload, model, amount, currency), _text(time, by), held, used, unknown
+
+
+def _more(by: By) -> str:
+    """Only where rows are about times: a column more makes sums of months slower by a third."""
+    return ", time" if by in ("day", "hour") else ""
 
 
 def _time(per: str, by: By) -> str:
