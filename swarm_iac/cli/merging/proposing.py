@@ -31,14 +31,17 @@ def pushed(
     start = repository.fetched(root, remote, f"refs/heads/{base}")
     tip = _tip(root, remote, branch)
     inside = git.text(root, "rev-parse", "--show-prefix")
+    # By its tree, since a folder of the checkout may be a link to somewhere else.
+    if not _listed(root, start, f"{inside}stacks/{stack}.yaml").startswith((b"100644 ", b"100755 ")):
+        raise Refused(f"{base} has no stacks/{stack}.yaml", hint="is it pushed?")
+    if _listed(root, start, f"{inside}.state"):
+        raise Refused(f"{base} has .state, which belongs to a clone alone", hint="remove it: git rm -r --cached .state")
     with git.work_tree(root, start) as tree:
         files = Files.of(tree / inside, stack)
-        if not files.stack.is_file() or files.stack.is_symlink():
-            raise Refused(f"{base} has no stacks/{stack}.yaml", hint="is it pushed?")
         files.stack.write_bytes(edit(files.stack.read_bytes(), files.stack))
         keep(resolve(tree / inside, stack, today=today, progress=progress))
         names = [files.stack, files.lock]
-        if _has(root, start, f"{inside}stacks/{files.proof.name}"):
+        if _listed(root, start, f"{inside}stacks/{files.proof.name}"):
             names.append(files.proof)
         content = {f"{inside}stacks/{one.name}": one.read_bytes() for one in names}
     if tip:
@@ -68,8 +71,9 @@ def _ours(root: Path, tip: str, branch: str) -> None:
         raise Refused(f"the branch {branch} has a commit of somebody else", hint="merge it, or remove the branch")
 
 
-def _has(root: Path, commit: str, name: str) -> bool:
-    return bool(git.ask(root, "ls-tree", commit, "--", name).stdout)
+def _listed(root: Path, commit: str, name: str) -> bytes:
+    """Mode, kind and object of a file or folder of a commit; empty if it has none of that name."""
+    return git.ask(root, "ls-tree", commit, "--", name).stdout
 
 
 def _content(root: Path, commit: str, name: str) -> bytes:

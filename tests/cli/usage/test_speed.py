@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import http.server
 import json
+import shutil
 import subprocess
 import threading
 import urllib.parse
@@ -181,13 +182,29 @@ def test_a_base_that_is_no_branch_is_a_sentence(root: Path, base: str) -> None:
     assert git(root.parent / "origin", "branch", "--list", "--format=%(refname:short)").split() == ["main"]
 
 
-def test_a_link_in_the_base_is_not_followed(root: Path) -> None:
-    secret = root.parent / "secret.yaml"
-    secret.write_text(FILE)
-    (root / "stacks" / "lab.yaml").unlink()
-    (root / "stacks" / "lab.yaml").symlink_to(secret)
+@pytest.mark.parametrize("linked", ["stacks/lab.yaml", "stacks"])
+def test_a_link_in_the_base_is_not_followed(root: Path, linked: str) -> None:
+    outside = root.parent / "outside"
+    (root / linked).rename(outside)
+    (root / linked).symlink_to(outside)
     commit(root)
     git(root, "push", "-q", "origin", "main")
+    before = [one.read_text() for one in (outside.iterdir() if outside.is_dir() else (outside,))]
     with pytest.raises(Refused, match=r"has no stacks/lab\.yaml"):
         pushed(root)
-    assert secret.read_text() == FILE
+    assert [one.read_text() for one in (outside.iterdir() if outside.is_dir() else (outside,))] == before
+
+
+def test_a_state_that_somebody_committed_is_refused(root: Path) -> None:
+    """A link of that name would let files elsewhere be removed."""
+    outside = root.parent / "outside"
+    outside.mkdir()
+    (outside / "lab.candidate.yaml").write_text("theirs")
+    shutil.rmtree(root / ".state", ignore_errors=True)
+    (root / ".state").symlink_to(outside)
+    (root / ".gitignore").write_text("*.proof.yaml\n")
+    commit(root)
+    git(root, "push", "-q", "origin", "main")
+    with pytest.raises(Refused, match=r"has \.state, which belongs to a clone alone"):
+        pushed(root)
+    assert (outside / "lab.candidate.yaml").read_text() == "theirs"
