@@ -73,3 +73,16 @@ def test_a_measured_speed_is_one_pull_request(
     subprocess.run(["git", "pull", "-q", "--ff-only"], cwd=clone, check=True)
     assert "H100: 34 kTok/s" in (clone / "stacks" / "dev.yaml").read_text()
     assert "nothing to suggest" in proposed(lab, clone, prometheus, monkeypatch).err and not lab.bot.open_pulls("main")
+
+
+def test_who_opens_it_first_is_not_taken_for_us(
+    lab: Lab, clone: Path, prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """eve only reads, and rights and approvals of a pull request are judged by its author."""
+    assert proposed(lab, clone, prometheus, monkeypatch).code == 0
+    (pull,) = lab.bot.open_pulls("main")
+    lab.people["ada"].ask("PATCH", f"/repos/{lab.repository}/pulls/{pull.number}", state="closed")
+    eve = lab.people["eve"]
+    number = eve.ask("POST", f"/repos/{lab.repository}/pulls", title="theirs", head=BRANCH, base="main")["number"]
+    done = proposed(lab, clone, prometheus, monkeypatch)
+    assert done.code == 3 and f"pull request {number} of the branch {BRANCH} was opened by {eve.account.name}" in done.err
