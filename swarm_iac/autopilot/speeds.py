@@ -71,6 +71,8 @@ class MeasuredSpeed:
             return "not measured: nothing tells which of those that share a card keeps it busy"
         if self.moments < LEAST:
             return f"too little is known: {self.moments} of {LEAST} busy moments"
+        if self.measured is None:
+            return "not measured: busy, and nothing was done"
         return "as declared" if self.suggested is None else "suggested"
 
 

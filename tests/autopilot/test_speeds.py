@@ -148,6 +148,7 @@ def test_only_moments_at_which_all_cards_were_measured_are_asked_for(count: int)
 @pytest.mark.parametrize("rate", [0.0, 1e-9, 1e15])
 def test_no_rate_makes_a_speed_that_a_stack_file_refuses(rate: float) -> None:
     one = measured(series(*busy(LEAST, rate)))["H100"]
+    assert (one.suggested is None) is (rate < 1) and (rate or one.verdict == "not measured: busy, and nothing was done")
     if one.suggested is not None:
         assert Rate.parse(str(one.suggested)) == one.suggested
         assert set_speeds(FILE.encode(), "lab.yaml", {("chat", "H100"): one.suggested}, TODAY)
