@@ -78,6 +78,8 @@ class KeptWaiting:
     def add(self, to: list[Waited], gains: _Placed, spans: Spans) -> None:
         """Count what would have been placed during these spans."""
         long = seconds(spans)
+        if not long:  # they were never idle at the same time
+            return
         for name, (replicas, milli) in sorted(gains.items()):
             old = next((one for one in to if one.workload == name), Waited(name, 0, 0, 0, 0))
             new = Waited(

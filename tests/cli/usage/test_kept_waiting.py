@@ -107,6 +107,20 @@ def test_four_together_kept_waiting_what_none_did_alone(lab: Lab) -> None:
     assert told(found["total"]["kept_waiting"]) in ([("pretrain", 4000, 7200)], [("train", 4000, 7200)])
 
 
+def test_two_that_were_never_idle_together_kept_nothing_waiting_together(lab: Lab) -> None:
+    solved(lab, stack(nb(2), job("pair", 2), more="limits: {cluster: {gpus: 2}}\n"))
+    node = placed(lab)["nb-0"]
+    for name in ("nb-0", "nb-1"):
+        holds(lab, name, node=node)
+        lab.record("--gap", "60")
+        for _ in range(2):
+            assert lab.record("--gap", "60", after=3600).code == 0
+        holds(lab, node=node)
+        assert lab.record("--gap", "60", after=3600).code == 0
+    found = asked(lab)
+    assert alone(found) == {"nb-0": [], "nb-1": []} and found["total"]["kept_waiting"] == []
+
+
 def test_what_a_limit_keeps_out_no_idle_gpu_does(lab: Lab) -> None:
     solved(lab, stack(nb(1), job("train", 4), job("more", 1), more="limits: {user: {gpus: 4}}\n"))
     holds(lab, "nb-0")
