@@ -1,4 +1,4 @@
-"""Which commits were in force over a window, and when did an allocation hold GPUs? Spans are [s since 1970)."""
+"""Which commits were in force over a window, and when did an allocation hold GPUs? Spans in seconds since 1970."""
 
 from __future__ import annotations
 

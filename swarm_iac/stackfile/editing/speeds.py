@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,12 +30,13 @@ def set_speeds(
             f"{file}:{place.line}: the speed of {workload} cannot be changed from here",
             hint=f"write it by hand: speed: {{{model}: {speed}}}",
         )
-        with contextlib.suppress(LookupError):
-            if model not in splice.keys(text, ("workloads", workload, "speed")):
+        path = ("workloads", workload, "speed")
+        try:
+            if model not in splice.keys(text, path):
                 raise by_hand
-            text = splice.put(text, ("workloads", workload, "speed"), model, str(speed))
-            continue
-        raise by_hand
+            text = splice.put(text, path, model, str(speed))
+        except LookupError:
+            raise by_hand from None
     if loads(text, file, policies=policies, today=today).stack != _with(before.stack, speeds):
         raise SwarmError(f"{file}: a speed stands for several workloads there", hint="write it by hand, for each of them")
     mark = b"\xef\xbb\xbf"
