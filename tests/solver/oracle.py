@@ -7,7 +7,7 @@ import math
 import unittest.mock
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypedDict
+from typing import ParamSpec, TypedDict, TypeVar
 
 from swarm_iac.limits import amounts, judge
 from swarm_iac.model.device import WHOLE
@@ -26,6 +26,9 @@ from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.layout import GPUS
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload, classify
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def spreads(snapshot: Snapshot, name: str) -> list[Counter[str]]:
@@ -291,6 +294,20 @@ def accepted(stack: Stack, last: Placement, counts: Pairs) -> bool:
     return not judge(stack, placement, **still(placement, last))
 
 
+def remembered(work: Callable[P, T]) -> Callable[P, T]:
+    """The same, worked out once for the same arguments: all placements are many, and some tests ask again and again."""
+    known: dict[str, T] = {}
+
+    def found(*arguments: P.args, **named: P.kwargs) -> T:
+        key = repr((arguments, sorted(named.items())))
+        if key not in known:
+            known[key] = work(*arguments, **named)
+        return known[key]
+
+    return found
+
+
+@remembered
 def best(stack: Stack, last: Placement) -> tuple[int, ...]:
     """The best goals' values of all placements that the judge accepts."""
     within = [(values, counts) for values, moves, counts in every(stack, last) if moves <= stack.solve.moves]
@@ -300,6 +317,7 @@ def best(stack: Stack, last: Placement) -> tuple[int, ...]:
     raise AssertionError("nothing at all is always a placement")
 
 
+@remembered
 def fewest(stack: Stack, last: Placement, placed: Counter[str]) -> int:
     """The fewest moves of all placements of so many replicas that the judge accepts."""
 
