@@ -7,6 +7,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,9 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
 from swarm_iac.solver.bounds.move_bound import Still, fewest_by_columns
 from swarm_iac.solver.repair.fewest_moves import moved
+from swarm_iac.solver.repair.newcomers import made_way
 from swarm_iac.solver.repair.replica_moves import rearranged
+from swarm_iac.solver.repair.restoring import restored
 from swarm_iac.solver.repair.undo_moves import undo_moves
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.snapshot import Snapshot
@@ -102,6 +105,51 @@ def test_parts_that_are_laid_on_cards_less_well_than_they_were_find_home() -> No
     snapshot = snapshot_of(stack_of(nodes, old | {"new": {"each": {"gpus": 2}}}), last)
     away: Pairs = Counter({(name, "two"): 1 for name in (*old, "new")})
     assert undo_moves(snapshot, classify(snapshot), away) == Counter({("new", "two"): 1} | {(name, "one"): 1 for name in old})
+
+
+def _one_stopped(new: dict[str, Any]) -> tuple[Stack, Placement, Snapshot, Classified]:
+    """`held` ran with all 8 GPUs of n0 and `more` with 4 of n1; `more` asks for 2 replicas now, and `new` is new."""
+    nodes = {f"n{i}": {"hardware": "h100"} for i in range(2)}
+    held, more = {"each": {"gpus": 8}}, {"each": {"gpus": 4}}
+    last = solve(stack_of({"n0": nodes["n0"]}, {"held": held})).placement
+    (also,) = solve(stack_of({"n1": nodes["n1"]}, {"more": more})).placement.allocations
+    last = last.model_copy(update={"allocations": (*last.allocations, also)})
+    stack = stack_of(nodes, {"more": more | {"replicas": 2}, "held": held, "new": new})
+    snapshot = snapshot_of(stack, last)
+    return stack, last, snapshot, classify(snapshot)
+
+
+GANG = {"gang": 2, "each": {"gpus": 4}}
+
+
+@pytest.mark.parametrize(
+    "new",
+    [{("more", "n0"): 1}, {("new", "n0"): 1}, {("new", "n0"): 1, ("new", "n1"): 1}],
+    ids=["a second replica", "another workload", "a gang, of which one member is in the way"],
+)
+def test_what_is_new_makes_way_for_an_equal_that_ran(new: dict[tuple[str, str], int]) -> None:
+    stack, last, snapshot, classified = _one_stopped(GANG if len(new) == 2 else {"each": {"gpus": 4}})
+    ran: Pairs = Counter({("more", "n1"): 1})
+    found = list(made_way(snapshot, classified, ran + Counter(new), lambda: False))
+    assert found and all(counts["held", "n0"] == 1 and accepted(stack, last, counts) for counts in found)
+    assert all(not ran - counts for counts in found), "and nothing else that ran stops"
+
+
+def test_nothing_makes_way_for_less_that_ran_or_for_a_lower_priority() -> None:
+    _, _, snapshot, classified = _one_stopped({"priority": "high", "each": {"gpus": 4}})
+    whole: Pairs = Counter({("more", "n1"): 1, ("held", "n0"): 1})
+    for counts in (whole, Counter({("more", "n1"): 1, ("new", "n0"): 1})):
+        assert list(made_way(snapshot, classified, counts, lambda: False)) == []
+
+
+def test_a_replica_more_is_new_although_others_of_its_workload_run() -> None:
+    """So what ran and was stopped comes before it, though it is smaller."""
+    nodes = {"n0": {"hardware": "l40s"}}
+    many, one = {"each": {"gpus": 2}}, {"each": {"gpus": 1}}
+    last = solve(stack_of(nodes, {"many": many, "one": one})).placement
+    snapshot = snapshot_of(stack_of(nodes, {"many": many | {"replicas": 2}, "one": one}), last)
+    found = restored(snapshot, classify(snapshot), Counter({("many", "n0"): 1}), lambda: False)
+    assert found == Counter({("many", "n0"): 1, ("one", "n0"): 1})
 
 
 def _moves(snapshot: Snapshot, classified: Classified, counts: Pairs) -> int:

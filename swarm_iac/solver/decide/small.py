@@ -19,6 +19,7 @@ from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.repair.fewest_moves import moves_goal
 from swarm_iac.solver.repair.greedy import ORDERS, greedy
 from swarm_iac.solver.repair.neighbourhood import short
+from swarm_iac.solver.repair.newcomers import made_way
 from swarm_iac.solver.repair.restoring import restored
 from swarm_iac.solver.repair.ruin_recreate import improved
 from swarm_iac.solver.repair.undo_moves import eased, undo_moves
@@ -228,6 +229,8 @@ def _all_at_once(
             best = replace(best[0], scores=[_at_least(score, goal) for score in best[0].scores]), *best[1:]
     best = better(best, eased(snapshot, classified, best[1]))
     best = better(best, restored(snapshot, classified, undo_moves(snapshot, classified, best[1]), watch.ended))
+    for other in made_way(snapshot, classified, best[1], watch.ended):
+        best = better(best, other)
     for aim, value, bound in best[0].scores:
         watch.reached(aim, value, bound)
     return best

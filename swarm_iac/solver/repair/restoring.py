@@ -39,7 +39,7 @@ def restored(
         free,
         stay=stood - counts,
         soft=soft - (counts - stood),  # of those that had to change some are placed there already
-        running=Counter({name: len(found) for name, found in snapshot.running.items() if name in free}),
+        running=Counter({name: max(0, len(ones) - placed[name]) for name, ones in snapshot.running.items() if name in free}),
         budget=max(0, int(snapshot.stack.solve.moves) - moved),
         cards=_left_cards(snapshot, classified, free, capacity),
         instances=_left_instances(snapshot, classified, free, capacity),
