@@ -6,7 +6,7 @@ Capacity is freed for one unplaced workload after the other, a few nodes at a ti
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from swarm_iac.model.placement import Goal
 from swarm_iac.solver.backend.time_limit import TimeLimit
@@ -16,6 +16,7 @@ from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.repair.neighbourhood import neighbourhood, short
+from swarm_iac.solver.repair.newcomers import made_way
 from swarm_iac.solver.repair.undo_moves import net, undo_moves
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs
@@ -67,6 +68,14 @@ def cleared(
         if kept and net(snapshot, classified, found) > net(snapshot, classified, counts):
             counts = found
     return counts, rounds
+
+
+def kept_first(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Callable[[], bool]) -> Pairs:
+    """The same, with more of what ran in place of what is new, unless a team held less of what it is due for that."""
+    for other in made_way(snapshot, classified, counts, stop):
+        if _no_less_due(within(snapshot, other), within(snapshot, counts)):
+            return other
+    return counts
 
 
 def _full(snapshot: Snapshot, counts: Pairs, gpus: Bounds) -> set[int]:

@@ -31,7 +31,7 @@ from swarm_iac.solver.balance.even import even
 from swarm_iac.solver.bounds.gpu_bounds import Bounds, level_bounds
 from swarm_iac.solver.bounds.other_bounds import beside_it, with_others
 from swarm_iac.solver.decide import locality
-from swarm_iac.solver.decide.clearing import cleared, fewer
+from swarm_iac.solver.decide.clearing import cleared, fewer, kept_first
 from swarm_iac.solver.decide.evening import evened
 from swarm_iac.solver.decide.filling_again import filled_again
 from swarm_iac.solver.decide.guided import guided
@@ -273,6 +273,7 @@ def _cleared(snapshot: Snapshot, classified: Classified, most: dict[str, int], w
         before = counts
         counts, rounds = cleared(snapshot, classified, most, counts, watch, in_all(snapshot, CHANGE), bounds)
         counts = eased(snapshot, classified, restored(snapshot, classified, counts, watch.ended))
+        counts = kept_first(snapshot, classified, counts, watch.ended)
         bounds = beside_it(snapshot, counts, before, most, classified, bounds, watch.ended)
         limit = columns(snapshot, watch, large=True).part(OTHERS["change"])
         deep = effort == "thorough"  # a person waits for a change, and seldom for the proof on what has no GPUs
