@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 
 from swarm_iac.model import growth
@@ -75,22 +76,33 @@ def _only_more(before: Placement, after: Placement) -> bool:
 
 
 def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: Watch | None) -> tuple[Stack, Solution]:
-    found = solve(stack, last, today=today, watch=watch)
-    sizes = _sizes(stack, last) if _lost(found, last) else {}
-    if not sizes:
+    sizes = _sizes(stack, last)
+
+    def tried(names: Collection[str], *, trial: bool) -> Solution:
+        return solve(_at_sizes(stack, {name: sizes[name] for name in names}), last, today=today, watch=watch, trial=trial)
+
+    found = tried((), trial=bool(sizes))
+    if not sizes or not _lost(found, last):
         return stack, found
-    base = solve(_at_sizes(stack, sizes), last, today=today, watch=watch)
+    base = tried(sizes, trial=False)
     floor = _by_priority(stack, _lost(base, last))
+
+    def loses_more(other: Solution) -> bool:
+        return any(count > floor[priority] for priority, count in _by_priority(stack, _lost(other, last)).items())
+
     waits: dict[str, Unplaced] = {}
     tries = 0
-    while any(count > floor[priority] for priority, count in _by_priority(stack, _lost(found, last)).items()):
+    while loses_more(found):
         fresh = {one.workload: one for one, _ in _lost(found, last) if one.workload in sizes.keys() - waits.keys()}
         if not fresh or tries == TRIES:
-            waits, found = {name: waits.get(name) or _pushing(name) for name in sizes}, base
             break
         waits |= fresh
         tries += 1
-        found = solve(_at_sizes(stack, {name: sizes[name] for name in waits}), last, today=today, watch=watch)
+        found = tried(waits, trial=True)
+    if _lost(found, last) and not loses_more(found):
+        found = tried(waits, trial=False)  # what it stops is followed
+    if loses_more(found):
+        waits, found = {name: waits.get(name) or _pushing(name) for name in sizes}, base
     stand = {one.workload for one in found.placement.going()}
     # What has no place at its old size either asks for what is written.
     waits = {name: why for name, why in waits.items() if name in stand}

@@ -56,7 +56,9 @@ def complete(counts: Pairs, most: dict[str, int]) -> bool:
     return all(placed[name] >= count for name, count in most.items())
 
 
-def decided(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch, *, wide: bool = False) -> Answer:
+def decided(
+    snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch, *, wide: bool = False, trial: bool = False
+) -> Answer:
     """The whole of a small fleet, with nobody split who has to be on one NUMA node, or on linked GPUs.
 
     A search counts their devices, and not quite exactly (`unsplitting.py`). Who came out split goes elsewhere beside all
@@ -64,7 +66,7 @@ def decided(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
     answer, and what the first search proved bounds it, since that had no place barred.
     """
     if snapshot.running:
-        found = changed(snapshot, classified, most, watch)
+        found = changed(snapshot, classified, most, watch, trial=trial)
     else:
         found = from_nothing(snapshot, repair_task(snapshot, classified), most, watch, wide=wide)
     first = found = _bounded(snapshot, classified, most, found, watch)
@@ -144,7 +146,7 @@ def from_nothing(snapshot: Snapshot, task: Task, most: dict[str, int], watch: Wa
     return _better(snapshot, task, most, best, restored(snapshot, Classified({}, {}), best[1], watch.ended), best[0].scores)
 
 
-def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch) -> Answer:
+def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch, *, trial: bool = False) -> Answer:
     """A small fleet with a change: what has no place takes what is free; where that is not enough, all at once."""
     watch.phase("placing what is new")
     task = repair_task(snapshot, classified)
@@ -157,7 +159,7 @@ def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
         return first
     watch.phase("freeing capacity for pending work")
     best = _all_at_once(snapshot, classified, most, first[1], watch, left - first[0].spent)
-    if not _stopping(best[0].scores) or watch.stopped:
+    if not _stopping(best[0].scores) or watch.stopped or trial:
         return best
     watch.phase("keeping what runs")
     effort, known = in_all(snapshot, CHANGE) * STOPPING, best[0].scores

@@ -94,12 +94,14 @@ def solve(
     watch: Watch | None = None,
     reasons: bool = True,
     scale: Scale = SCALE,
+    trial: bool = False,
 ) -> Solution:
     """The next placement. `repair`: keep what may stay, within the move budget; else optimise all (`swarm rebalance`).
 
     `moves` bounds a rebalance; a repair has `stack.solve.moves`. `watch` sees each goal improve and may end the search:
     the answer is then the best so far, and the proof's parameters say so.
-    Without `today` every limit exception holds. Without `reasons` nobody looks for those of what is pending.
+    Without `today` every limit exception holds. Without `reasons` nobody looks for those of what is pending. A `trial` is not
+    followed where it stops something, so it is not searched again for what need not stop.
     Pure: the same arguments give the same answer.
     """
     watch = watch or Watch()
@@ -112,7 +114,7 @@ def solve(
     whole = replace(whole, shares=snapshot.shares)
     with listening() as failures:
         try:
-            found = _best(snapshot, classified, most, moves, watch, scale, repair=repair)
+            found = _best(snapshot, classified, most, moves, watch, scale, repair=repair, trial=trial)
             if repair:
                 found = _whole(snapshot, classified, found, watch)
             found = _on_one(snapshot, classified, most, found, watch)
@@ -200,6 +202,7 @@ def _best(
     scale: Scale,
     *,
     repair: bool,
+    trial: bool,
 ) -> Solution:
     large = len(snapshot.requests) * len(snapshot.nodes) > scale.pairs
     if not repair:
@@ -209,7 +212,7 @@ def _best(
     elif large:
         return (_cleared if snapshot.running else _filled)(snapshot, classified, most, watch)
     else:
-        found, counts, cut = decided(snapshot, classified, most, watch, wide=len(snapshot.nodes) > scale.nodes)
+        found, counts, cut = decided(snapshot, classified, most, watch, wide=len(snapshot.nodes) > scale.nodes, trial=trial)
     placement = _placement(snapshot, classified, counts, watch)
     return Solution(
         placement=placement,
