@@ -13,7 +13,7 @@ import pytest
 
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver import solve
+from swarm_iac.solver import solve, solve_keeping
 from swarm_iac.solver.bounds.move_bound import Still, fewest_by_columns
 from swarm_iac.solver.repair.fewest_moves import moved
 from swarm_iac.solver.repair.newcomers import made_way
@@ -150,6 +150,23 @@ def test_a_replica_more_is_new_although_others_of_its_workload_run() -> None:
     snapshot = snapshot_of(stack_of(nodes, {"many": many | {"replicas": 2}, "one": one}), last)
     found = restored(snapshot, classify(snapshot), Counter({("many", "n0"): 1}), lambda: False)
     assert found == Counter({("many", "n0"): 1, ("one", "n0"): 1})
+
+
+def test_who_lost_its_place_does_not_come_up_elsewhere_in_the_same_change() -> None:
+    """A lost node brings a user back under a lowered limit, so all is decided once more: no way around `solve.moves`."""
+    nodes = {f"n{i}": {"hardware": "l40s", "labels": {"at": f"n{i}"}} for i in range(3)}
+    wide = {"replicas": 4, "each": {"gpus": 1, "vcpus": 10}, "place": {"per_node": 2}}
+    there, bo = {"place": {"select": {"at": "n1"}}}, {"user": "bo", "each": {"gpus": 2}}
+    (held,) = solve(stack_of({"n1": nodes["n1"]}, {"bo": bo})).placement.allocations
+    others = solve(stack_of({name: nodes[name] for name in ("n0", "n2")}, {"wide": wide})).placement
+    last = others.model_copy(update={"allocations": (held, *others.allocations)})
+    work = {"wide": wide, "bo": bo, "urgent": {"user": "cy", "priority": "high", "each": {"gpus": 4}} | there}
+    for moves, where in ((0, None), (1, "n0")):
+        lost = nodes | {"n2": nodes["n2"] | {"state": "lost"}}
+        stack = stack_of(lost, work, limits={"user": {"vcpus": 20}}, solve={"moves": moves})
+        now = solve_keeping(stack, last)[1].placement.by_name()
+        assert now["urgent-0"].node == "n1" and sum(name.startswith("wide") for name in now) == 2
+        assert (now["bo-0"].node if "bo-0" in now else None) == where
 
 
 def _moves(snapshot: Snapshot, classified: Classified, counts: Pairs) -> int:

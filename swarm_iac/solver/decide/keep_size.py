@@ -50,7 +50,7 @@ def solve_keeping(
         return now, found
     bare = found.placement.model_copy(update={"unplaced": (), "growing": ()})
     then, more = _growing(stack, bare, today, watch)
-    if not _only_more(found.placement, more.placement):
+    if not _only_more(last, found.placement, more.placement):
         return now, found
     return then, more.model_copy(update={"moves": found.moves})
 
@@ -63,9 +63,15 @@ def _back_under(stack: Stack, last: Placement, placement: Placement, today: date
     return not before <= {(one.scope, one.resource, one.model) for one in snapshot_of(stack, placement, today).over}
 
 
-def _only_more(before: Placement, after: Placement) -> bool:
-    """Does everybody keep place and devices, and somebody start or get a larger size?"""
-    now = after.by_name()
+def _only_more(last: Placement, before: Placement, after: Placement) -> bool:
+    """Does everybody keep place and devices, and somebody start or get a larger size?
+
+    Who ran, and lost its place in the same change, does not come up on another node: that would be a move that no budget
+    counts.
+    """
+    now, ran, stands = after.by_name(), last.by_name(), before.by_name()
+    if any(name in ran and ran[name].node != one.node for name, one in now.items() if name not in stands):
+        return False
     pairs = [(one, now.get(one.name)) for one in before.allocations]
     for was, one in pairs:
         if one is None or one.node != was.node or not {*was.cards} <= {*one.cards} or not {*was.cpus} <= {*one.cpus}:
