@@ -18,7 +18,7 @@ def main() -> None:
     from swarm_iac.errors import SwarmError
     from swarm_iac.printable import printable
 
-    app = application()
+    app = application("".join(sys.argv[1:2]))
     _collect_rarely()
     failures.Printed.document = False
     try:

@@ -11,8 +11,11 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
-from swarm_iac.cli.application import GROUPS, application
+from swarm_iac.cli.application import GROUPS, MODULES, application
+from swarm_iac.cli.commands.pull_requests import pr
 from swarm_iac.stackfile import schema
 from tests.cli.typed import ROOT, swarm
 
@@ -228,6 +231,30 @@ def test_help_shows_every_command_in_one_group() -> None:
     for title, names in GROUPS.items():
         section = told.partition(f"{title}:\n")[2].partition("\n\n")[0]
         assert [line.split()[0] for line in section.splitlines()] == list(names)
+
+
+@pytest.mark.parametrize("name", sorted({name for names in MODULES.values() for name in names}))
+def test_a_command_whose_name_is_typed_is_the_same_without_all_others(name: str) -> None:
+    whole, alone = (typer.main.get_command(application(first)) for first in ("", name))
+    assert isinstance(whole, TyperGroup) and isinstance(alone, TyperGroup)
+    assert set(alone.commands) == {one for names in MODULES.values() if name in names for one in names} <= set(whole.commands)
+    assert list(getattr(alone.commands[name], "commands", ())) == list(getattr(whole.commands[name], "commands", ()))
+
+
+def test_each_module_is_in_the_table_and_adds_its_commands_once() -> None:
+    folder = Path(application.__code__.co_filename).parent / "commands"
+    assert set(MODULES) == {file.stem for file in folder.glob("*.py")} - {"__init__"}
+    groups = [[str(one.callback) for one in pr.registered_commands] for _ in range(2) if application()]
+    assert groups[0] == groups[1] and len(groups[0]) == len({*groups[0]})
+
+
+def test_no_module_is_loaded_that_the_command_does_not_need() -> None:
+    script = (
+        "import sys; from swarm_iac.cli.application import application; application('cordon'); print(*sys.modules, sep='\\n')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = {name.removeprefix("swarm_iac.cli.commands.") for name in done.stdout.split()}
+    assert "operator" in loaded and not loaded & {"accounts", "inspection", "pull_requests", "web"}
 
 
 def test_in_a_pipe_no_line_ends_in_padding() -> None:

@@ -89,5 +89,7 @@ def taken_environment() -> Mapping[str, str]:
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to the group `pr`, which is part of `app`."""
+    known = [one.callback for one in pr.registered_commands]  # the group is one for all applications of a process
     for command in (post, apply):
-        pr.command()(command)
+        if command not in known:
+            pr.command()(command)
