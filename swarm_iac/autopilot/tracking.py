@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from swarm_iac.autopilot.reading import Reading
 from swarm_iac.model.service.scaling import Scaling
-from swarm_iac.plural import number_of
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def target(
     figures = f"{scaling.on} {measured.value:g}, target {scaling.target:g}"
     figures += "" if scaling.on == "gpu" else " per replica"
     if count == bounds.current:
-        return ReplicaTarget(count, f"{figures}: {number_of(count, 'replica is', 'replicas are')} right")
+        return ReplicaTarget(count, f"{figures}: {count} replicas are right")
     if count > bounds.current:
         return _up(scaling, bounds, count, figures, since_change)
     return _down(scaling, bounds, (count, highest), figures, min(since_change, now - history.since))
@@ -96,8 +95,7 @@ def _down(scaling: Scaling, bounds: ReplicaBounds, low: tuple[int, int], figures
     """`low`: what is recommended now, and the most of the window; `quiet`: since the last change, or the first look. [s]"""
     count, highest = low
     if highest >= bounds.current:
-        needed = number_of(highest, "replica was needed", "replicas were needed")
-        return ReplicaTarget(bounds.current, f"{figures}: {needed} within the last {scaling.down.after}")
+        return ReplicaTarget(bounds.current, f"{figures}: {highest} replicas were needed within the last {scaling.down.after}")
     if quiet < int(scaling.down.after):
         return ReplicaTarget(bounds.current, f"{figures}: down to {count} after {scaling.down.after} of low load")
     count = max(highest, bounds.current - (scaling.down.by or bounds.current))

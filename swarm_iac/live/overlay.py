@@ -16,7 +16,6 @@ from swarm_iac.live.layer import Grant, Layer
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.resources.table import demand_of, held_of
 from swarm_iac.model.stack import Stack
-from swarm_iac.plural import number_of
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def _outdated(stack: Stack, one: Allocation, counts: Counter[str]) -> str:
     if workload is None or not workload.scales:
         return f"the stack has no workload {one.workload}" if workload is None else f"{one.workload} does not scale"
     if one.index >= workload.replicas.most or counts[one.workload] >= workload.replicas.most:
-        return f"{one.workload} has at most {number_of(workload.replicas.most, 'replica')}"
+        return f"{one.workload} has at most {workload.replicas.most} replicas"
     if node is None or node.state != "ready":
         return f"{one.node} is {'gone' if node is None else f'in state {node.state}'}"
     if one.user != workload.user or held_of(one) != demand_of(workload):

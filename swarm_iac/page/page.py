@@ -22,7 +22,6 @@ from swarm_iac.page.fleet_map import FleetMap, RackMap
 from swarm_iac.plan.show.alike import grouped
 from swarm_iac.plan.show.render import Context, nothing, sections
 from swarm_iac.plan.show.section import Section
-from swarm_iac.plural import number_of
 from swarm_iac.printable import printable
 
 _TEMPLATE = Path(__file__).with_name("template")
@@ -119,7 +118,7 @@ def _verdict(fleet: FleetMap, refused: str) -> tuple[str, str]:
         return "Refused", "stop"
     if found.stop or found.lost:
         many = len(found.stop) + len(found.lost)
-        return f"Stops {number_of(many, 'allocation')}", "stop"
+        return f"Stops {many} allocation{'' if many == 1 else 's'}", "stop"
     if found.move or found.restart:
         return "Interrupts what runs: moves or restarts, and no stop", "move"
     if found.changes:

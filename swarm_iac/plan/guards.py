@@ -16,7 +16,6 @@ from swarm_iac.model.step import Plan, Verb
 from swarm_iac.plan.state.diff import ended
 from swarm_iac.plan.state.ownership import UNPLACED
 from swarm_iac.plan.step_graph.actions import gang_failed
-from swarm_iac.plural import number_of
 from swarm_iac.ranges import natural, ranges
 
 _SERVES = ("healthy-first", "one-by-one")
@@ -41,7 +40,7 @@ def refuse_mass_stop(names: Iterable[str], stops: int, allowed: int) -> None:
     found = list(names)
     if len(found) > max(stops, allowed):
         raise Refused(
-            f"this would stop {number_of(len(found), 'running allocation')} ({ranges(found)}), and solve.stops is {stops}",
+            f"this would stop {len(found)} running allocations ({ranges(found)}), and solve.stops is {stops}",
             hint=f"if that is meant: --allow-stop {len(found)}, or SWARM_ALLOW_STOP={len(found)} for bare pulumi",
         )
 
@@ -60,7 +59,7 @@ def refuse_emptied(
         known = stack()
         why = "no workload of the stack would run" if known and known.workloads else "the stack declares no workloads"
         raise Refused(
-            f"this would stop all {number_of(len(found), 'running allocation')} ({ranges(found)}): {why}",
+            f"this would stop all {len(found)} running allocations ({ranges(found)}): {why}",
             hint=f"if that is meant: --allow-stop {len(found)}, or SWARM_ALLOW_STOP={len(found)} for bare pulumi",
         )
 
@@ -84,8 +83,7 @@ def refuse_left(working: Mapping[str, Collection[str]]) -> None:
         count = sum(map(len, working.values()))
         listed = "; ".join(f"{node}: {_some(list(names))}" for node, names in working.items())
         raise Refused(
-            f"{number_of(len(working), 'node that left the stack still holds', 'nodes that left the stack still hold')} "
-            f"{number_of(count, 'allocation')} ({listed})",
+            f"{len(working)} nodes that left the stack still hold {count} allocations ({listed})",
             hint="put them back with `state: drain`, run up, and remove them then; a machine that is gone gets `state: lost`",
         )
 
@@ -138,12 +136,11 @@ def refuse_rename(observed: Mapping[str, Observed], desired: Mapping[str, Desire
         if seen.ledger and name in desired and seen.ledger.fleet and seen.ledger.fleet != desired[name].fleet
     }  # fmt: skip
     if other:
-        count = sum(state.unit.active for name in other for state in observed[name].state.allocations.values())
-        running = number_of(count, "running allocation is", "running allocations are")
+        running = sum(state.unit.active for name in other for state in observed[name].state.allocations.values())
         fleets = ", ".join(sorted(set(other.values())))
         raise Refused(
             f"{_some(sorted(other))} belong to the fleet {fleets}, and the stack file says "
-            f"{', '.join(sorted({desired[name].fleet for name in other}))}: {running} at stake",
+            f"{', '.join(sorted({desired[name].fleet for name in other}))}: {running} running allocations are at stake",
             hint=f"write `fleet: {fleets}` again; another fleet can take these nodes once this one has released them",
         )
 

@@ -14,7 +14,6 @@ from pydantic import Field
 from swarm_iac.decision import Decision, again
 from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.model.base import Value
-from swarm_iac.plural import number_of
 from swarm_iac.printable import printable
 from swarm_iac.review import judgement, last_known
 from swarm_iac.review.approvals import Approval, Dismissed, standing
@@ -197,9 +196,10 @@ def _known(snapshot: FleetSnapshot, base: CommittedStack | None, commits: Commit
         raise Refused(f"the snapshot is of the fleet {snapshot.fleet}, and {what}")
     old = last_known.age(snapshot, datetime.datetime.now(datetime.UTC))
     behind = "" if snapshot.commit == commits.base else ", an earlier commit than the base"
-    silent, nodes = len(last_known.silent(snapshot)), number_of(len(snapshot.nodes), "node")
-    return f"machines of {snapshot.stack}: as last seen {old} ago, at {snapshot.commit[:12]}{behind}; {nodes}" + (
-        f", of which {silent} did not answer" if silent else ""
+    silent = len(last_known.silent(snapshot))
+    return (
+        f"machines of {snapshot.stack}: as last seen {old} ago, at {snapshot.commit[:12]}{behind}; {len(snapshot.nodes)} nodes"
+        + (f", of which {silent} did not answer" if silent else "")
     )
 
 

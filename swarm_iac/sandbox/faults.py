@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from swarm_iac.plural import number_of
 from swarm_iac.sandbox.spec import Say
 from swarm_iac.sandbox.tool import SandboxError
 
@@ -123,7 +122,7 @@ def cause(fleet: SandboxFleet, node: str, name: str, args: tuple[str, ...], say:
         raise SandboxError(f"unknown fault {name}", f"faults: {', '.join(ways)}")
     wanted, way = ways[name]
     if len(args) != wanted:
-        raise SandboxError(f"fault {name} takes {number_of(wanted, 'argument')}, not {len(args)}")
+        raise SandboxError(f"fault {name} takes {wanted} arguments, not {len(args)}")
     try:
         way(*args)
     except ValueError as error:

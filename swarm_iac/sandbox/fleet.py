@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from swarm_iac.plural import number_of
 from swarm_iac.sandbox import accelerator, access, faults, process, switch
 from swarm_iac.sandbox import image as images
 from swarm_iac.sandbox.image import Image
@@ -70,7 +69,7 @@ class Sandbox:
             for node in self.nodes:
                 self._start(node, host)
             self._wait_all(begin, say)
-            say(f"{number_of(len(self.nodes), 'node')} up in {time.monotonic() - begin:.0f} s ({host.accelerator})")
+            say(f"{len(self.nodes)} nodes up in {time.monotonic() - begin:.0f} s ({host.accelerator})")
             say(f"reach one with: {' '.join(self.ssh_command(self.nodes[0].name))}")
 
     def down(self, say: Say = silent) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 from swarm_iac.limits import usage
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.resources.table import RESOURCES
-from swarm_iac.plural import number_of
 from swarm_iac.web.cards import team_of
 from swarm_iac.web.rights import Viewer
 from swarm_iac.web.service import LastReading
@@ -163,7 +162,7 @@ def attention(standing: Standing, measured: LastReading) -> Iterator[tuple[str, 
         yield "/plan", "the lock does not hold: the files ask for a change that is not applied"
     waits = standing.placement.unplaced
     if waits:
-        yield "/pending", f"{number_of(len(waits), 'workload')} pending"
+        yield "/pending", f"{len(waits)} workload{'s'[: len(waits) != 1]} pending"
     for state in ("drain", "cordon", "lost"):
         names = [name for name, each in standing.stack.nodes.items() if each.state == state]
         if names:

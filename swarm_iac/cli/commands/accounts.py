@@ -14,7 +14,6 @@ from swarm_iac.accounting.summary import By
 from swarm_iac.cli.commands.apply import Positional, Stack
 from swarm_iac.cli.commands.inspection import Json
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
-from swarm_iac.plural import number_of
 from swarm_iac.printable import printable
 
 if TYPE_CHECKING:
@@ -208,7 +207,7 @@ def _record(name: str, store: Path | None, json: bool, longest: int, after_gap: 
     if not done.new:
         say("this second was recorded before")
         return
-    say(f"recorded {number_of(len(done.nodes), 'node')}")
+    say(f"recorded {len(done.nodes)} nodes")
     silent = sorted(done.silent.items())
     for node, reason in silent[:_SHOWN]:
         say(f"{node} is unknown: {printable(reason, 200)}")

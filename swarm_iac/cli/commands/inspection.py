@@ -13,7 +13,6 @@ from swarm_iac.cli.machines import fleet_status, fleet_view
 from swarm_iac.cli.machines import shell as shells
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
 from swarm_iac.errors import SwarmError
-from swarm_iac.plural import number_of
 
 Offline = Annotated[
     bool, typer.Option("--offline", envvar="SWARM_OFFLINE", help="Ask no machine: assume that each is as the lock file says.")
@@ -82,9 +81,9 @@ def assert_(named: Positional = "", stack: Stack = "dev", json: Json = False) ->
     if json:
         show_json([{"node": node, "what": what} for node, what in differences])
     elif differences:
-        show(table(number_of(len(differences), "difference"), ("node", "difference"), differences))
+        show(table(f"{len(differences)} difference{'s'[: len(differences) != 1]}", ("node", "difference"), differences))
     else:
-        say(f"{number_of(len(view.observed), 'node is', 'nodes are')} as desired")
+        say(f"{len(view.observed)} nodes are as desired")
     if differences:
         raise SystemExit(1)
 
@@ -168,7 +167,7 @@ def history(
     else:
         show(table("history", fleet_status.HISTORY_HEADS, fleet_status.history_rows(past.runs[:lines])))
         if past.moves:
-            say(f"{number_of(len(past.moves), 'move')} of lent memory: swarm history --moves")
+            say(f"{len(past.moves)} moves of lent memory: swarm history --moves")
     for node, why in sorted(past.dark.items()):
         say(f"{node}: {why}")
     if past.dark:

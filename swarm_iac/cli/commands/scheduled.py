@@ -16,7 +16,6 @@ from swarm_iac.cli.terminal import exit_codes
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
 from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.forge.opening import TOKEN
-from swarm_iac.plural import number_of
 
 if TYPE_CHECKING:
     from swarm_iac.cli.machines.survey import Survey
@@ -106,7 +105,7 @@ def _print(found: Survey, shown: IssueShown | None) -> None:
     rows = _rows(found, shown)
     if rows:
         cells = [(one["node"], one["what"], one["wanted"], one["found"], one["since"] or "-") for one in rows]
-        show(table(number_of(len(rows), "difference"), _HEADS, cells))
+        show(table(f"{len(rows)} difference{'s'[: len(rows) != 1]}", _HEADS, cells))
     else:
         answered = sum(one.answered for one in found.snapshot.nodes.values())
         say(f"{answered} of {len(found.snapshot.nodes)} nodes answered, and are as {found.snapshot.commit[:12]} has them")
@@ -164,7 +163,7 @@ def snapshot(
         out.write_bytes(data)
     if publish:
         published.publish(root, remote, name, data, found.snapshot.commit)
-        say(f"published in the branch {published.BRANCH}: {number_of(len(found.snapshot.nodes), 'node')}, {len(data)} bytes")
+        say(f"published in the branch {published.BRANCH}: {len(found.snapshot.nodes)} nodes, {len(data)} bytes")
     elif not out:
         typer.echo(data.decode(), nl=False)
     for node in found.silent:
@@ -189,7 +188,7 @@ def _pass_on(root: Path, remote: str, name: str, file: Path, *, publish: bool) -
     if publish:
         published.publish(root, remote, name, data, head)
     deed = "published" if publish else "signed as the base allows"
-    say(f"{deed}: {name} at {found.commit[:12]}, {number_of(len(found.nodes), 'node')}, of {found.at:%Y-%m-%d %H:%M} UTC")
+    say(f"{deed}: {name} at {found.commit[:12]}, {len(found.nodes)} nodes, of {found.at:%Y-%m-%d %H:%M} UTC")
 
 
 def register(app: typer.Typer) -> None:

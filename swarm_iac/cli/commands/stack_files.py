@@ -16,7 +16,6 @@ from swarm_iac.cli.terminal.interrupt import Interrupted
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
 from swarm_iac.decision import Decision
 from swarm_iac.model.placement import Placement
-from swarm_iac.plural import number_of
 
 
 def validate(
@@ -52,8 +51,7 @@ def validate(
             for one in found:
                 say(f"warning: {one}")
             stack = loaded.stack
-            size = f"{number_of(len(stack.nodes), 'node')}, {number_of(len(stack.workloads), 'workload')}"
-            say(f"{file}: {size}, no mistakes")
+            say(f"{file}: {len(stack.nodes)} nodes, {len(stack.workloads)} workloads, no mistakes")
     if json:
         show_json([{"file": p.place.file, "line": p.place.line, "column": p.place.column, "path": p.path,
                     "message": p.message, "hint": p.hint, "severity": "warning" if p in warnings else "error"}

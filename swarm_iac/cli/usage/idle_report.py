@@ -11,7 +11,6 @@ from swarm_iac.accounting.money import CostSum, hours
 from swarm_iac.accounting.window import Window
 from swarm_iac.cli.usage.kept_waiting import KeptWaiting, Waited
 from swarm_iac.cli.usage.usage_report import UsageTable, cost_cells, cost_document, csv_text, safe, span, times
-from swarm_iac.plural import number_of
 
 #: So many workloads, and allocations of which something is not known, are named.
 _NAMED = 3
@@ -62,7 +61,7 @@ def _who(ones: Sequence[Waited]) -> str:
 def _size(one: Waited) -> str:
     if one.gpu_milli:
         return f"{one.gpu_milli / 1000:g} GPU{'' if one.gpu_milli == 1000 else 's'}"
-    return number_of(one.replicas, "replica")
+    return f"{one.replicas} replica{'' if one.replicas == 1 else 's'}"
 
 
 def _notes(waited: KeptWaiting | None) -> list[str]:

@@ -9,7 +9,6 @@ from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.model.placement import Reason
 from swarm_iac.model.resources.row import Noun
 from swarm_iac.model.workload import PRIORITIES
-from swarm_iac.plural import number_of
 from swarm_iac.solver.explain import of_links, of_models
 from swarm_iac.solver.explain.able import able, listed
 from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, on_node, reach
@@ -277,7 +276,7 @@ def holds(capacity: FreeCapacity, name: str, rules: tuple[str, ...], places: Set
         named += found
         where |= nodes if found else set()
     on = sorted(where or _in_the_way(capacity, "", counts, places) or counts)
-    what = " and ".join(dict.fromkeys(named)) or number_of(sum(counts[node] for node in on), "place")
+    what = " and ".join(dict.fromkeys(named)) or f"{sum(counts[node] for node in on)} places"
     more = f" and {len(on) - 4} more" if len(on) > 4 else ""
     priority = next(key for key, value in PRIORITIES.items() if value == other.priority)
     firm = "" if other.movable else ", and is not moved (`movable: false`)"
@@ -363,5 +362,5 @@ def devices_taken(request: WorkloadRequest, nodes: Iterable[str]) -> Reason:
 def budget(snapshot: Snapshot, needed: int) -> Reason:
     """Why no capacity is freed for it."""
     allowed = snapshot.stack.solve.moves
-    text = f"one change may move {number_of(allowed, 'running allocation')}; moving {needed} would free enough capacity"
+    text = f"one change may move {allowed} running allocations; moving {needed} would free enough capacity"
     return Reason(rule="moves_stay_in_budget", text=text, path="solve.moves")

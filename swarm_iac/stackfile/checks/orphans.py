@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from swarm_iac.errors import Place, Problem, StackFileError
 from swarm_iac.model.placement import Placement
-from swarm_iac.plural import number_of
 from swarm_iac.stackfile.reading.compose import compose
 from swarm_iac.stackfile.reading.ranges import expand
 from swarm_iac.stackfile.reading.text import decode
@@ -32,11 +31,11 @@ def orphan_problem(raw: bytes, file: str, running: Placement) -> Problem | None:
     held = [one for one in running.going() if one.node not in names]
     if not held:
         return None
-    run, gone = number_of(len(held), "allocation runs", "allocations run"), sorted({one.node for one in held})
+    gone = sorted({one.node for one in held})
     shown = ", ".join(gone[:_SHOWN]) + (f" and {len(gone) - _SHOWN} more" if len(gone) > _SHOWN else "")
     return Problem(
         Place(file, line, 1),
         "nodes",
-        f"{run}, by the lock, on nodes that this file has no more: {shown}",
+        f"{len(held)} allocations run, by the lock, on nodes that this file has no more: {shown}",
         f"`git checkout -- {file}` brings them back; a node leaves by `state: drain` first",
     )
