@@ -16,6 +16,7 @@ from swarm_iac.live.overlay import Overlay, RanBefore, overlay
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Node, Stack
 from swarm_iac.model.workload import Replicas
+from swarm_iac.pluralize import pluralize
 from swarm_iac.solver.explain.conflict import capacity_of, conflict
 from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.greedy import greedy
@@ -133,7 +134,8 @@ def _placed(
     result = {name: grant for name, grant in {**kept, **grants}.items() if name in beside.live}
     counts = now_placed + Counter(grants[name].allocation.workload for name in grants if name in result)
     short = {name: count - counts[name] for name, count in more.items() if counts[name] < count}
-    return Granted(result, {name: f"{count} more find no place: nothing is moved for them" for name, count in short.items()})
+    one, many = "more finds no place: nothing is moved for it", "more find no place: nothing is moved for them"
+    return Granted(result, {name: pluralize(count, one, many) for name, count in short.items()})
 
 
 def _as_was(one: Allocation, was: Allocation) -> Allocation:

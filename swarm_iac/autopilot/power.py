@@ -15,6 +15,7 @@ from typing import Literal
 from swarm_iac.live.layer import NodePower, PowerState, words
 from swarm_iac.model.service.power_saving import PowerSaving
 from swarm_iac.model.stack import Stack
+from swarm_iac.pluralize import pluralize
 
 Verb = Literal["suspend", "resume", "check"]
 #: A hook whose effect does not show is asked again after so long. [s]
@@ -199,7 +200,7 @@ class _Decision:
         short = saving.keep - sum(self.states[node] in ("on", "resuming") for node in mine)
         able = [node for node in mine if self.ready_to_wake(node)]
         for node in sorted(able, key=lambda node: (self.states[node] == "failed", node))[: max(0, short)]:
-            self.resume(node, f"{saving.keep} nodes of {name} stay powered on")
+            self.resume(node, pluralize(saving.keep, f"node of {name} stays", f"nodes of {name} stay") + " powered on")
 
     def suspend(self, name: str, saving: PowerSaving) -> None:
         """Power off what has been idle longest, down to those that stay on."""

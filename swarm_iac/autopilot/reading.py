@@ -18,6 +18,7 @@ from typing import Any
 from swarm_iac.errors import Retryable, SwarmError
 from swarm_iac.model.service.scaling import Scaling
 from swarm_iac.model.stack import Stack
+from swarm_iac.pluralize import pluralize
 from swarm_iac.printable import printable
 
 #: Bytes of an answer of Prometheus, or of a file.
@@ -41,7 +42,8 @@ class Reading:
         """The same, if it is the mean of all that run: a node that is dark says nothing, and not that it is idle."""
         if self.value is None or self.replicas is None or self.replicas >= running:
             return self
-        return Reading(None, f"{running - self.replicas} of {running} replicas were not measured")
+        every = pluralize(running, "replica")
+        return Reading(None, pluralize(running - self.replicas, f"of {every} was", f"of {every} were") + " not measured")
 
 
 def reading(value: object) -> Reading:

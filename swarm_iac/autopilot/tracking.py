@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from swarm_iac.autopilot.reading import Reading
 from swarm_iac.model.service.scaling import Scaling
+from swarm_iac.pluralize import pluralize
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def target(
     figures = f"{scaling.on} {measured.value:g}, target {scaling.target:g}"
     figures += "" if scaling.on == "gpu" else " per replica"
     if count == bounds.current:
-        return ReplicaTarget(count, f"{figures}: {count} replicas are right")
+        return ReplicaTarget(count, f"{figures}: {pluralize(count, 'replica is', 'replicas are')} right")
     if count > bounds.current:
         return _up(scaling, bounds, count, figures, since_change)
     return _down(scaling, bounds, (count, highest), figures, min(since_change, now - history.since))
@@ -88,15 +89,16 @@ def _up(scaling: Scaling, bounds: ReplicaBounds, count: int, figures: str, since
     if since_change < int(scaling.up.after):
         return ReplicaTarget(bounds.current, f"{figures}: up to {count} after the cool-down of {scaling.up.after}")
     count = min(count, bounds.current + (scaling.up.by or count))
-    return ReplicaTarget(count, f"{figures}: {bounds.current} → {count} replicas")
+    return ReplicaTarget(count, f"{figures}: {bounds.current} → {pluralize(count, 'replica')}")
 
 
 def _down(scaling: Scaling, bounds: ReplicaBounds, low: tuple[int, int], figures: str, quiet: float) -> ReplicaTarget:
     """`low`: what is recommended now, and the most of the window; `quiet`: since the last change, or the first look. [s]"""
     count, highest = low
     if highest >= bounds.current:
-        return ReplicaTarget(bounds.current, f"{figures}: {highest} replicas were needed within the last {scaling.down.after}")
+        needed = pluralize(highest, "replica was", "replicas were")
+        return ReplicaTarget(bounds.current, f"{figures}: {needed} needed within the last {scaling.down.after}")
     if quiet < int(scaling.down.after):
         return ReplicaTarget(bounds.current, f"{figures}: down to {count} after {scaling.down.after} of low load")
     count = max(highest, bounds.current - (scaling.down.by or bounds.current))
-    return ReplicaTarget(count, f"{figures}: {bounds.current} → {count} replicas")
+    return ReplicaTarget(count, f"{figures}: {bounds.current} → {pluralize(count, 'replica')}")

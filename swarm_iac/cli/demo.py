@@ -10,6 +10,7 @@ from swarm_iac.cli import engine
 from swarm_iac.cli.machines import fleet_status, fleet_view
 from swarm_iac.cli.terminal.screen import say, show, table
 from swarm_iac.cli.toolchain import require_pulumi
+from swarm_iac.pluralize import pluralize
 
 _STACK = "dev"
 
@@ -44,6 +45,10 @@ def run(root: Path) -> int:
     )
     say(fleet_status.proven(view))
     left = fleet_status.differences(view)
-    say("every node is in its desired state" if not left else f"{len(left)} differences are left: swarm assert")
+    say(
+        "every node is in its desired state"
+        if not left
+        else f"{pluralize(len(left), 'difference is', 'differences are')} left: swarm assert"
+    )
     say('try next: edit stacks/dev.yaml, then `eval "$(.venv/bin/swarm env)"` and `pulumi preview`; swarm ps; swarm why NAME')
     return status or (1 if left else 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
+from swarm_iac.pluralize import pluralize
 from swarm_iac.units import GpuCount
 
 
@@ -20,11 +21,15 @@ def called_back(stack: Stack, before: Placement, after: Placement, one: Allocati
     for name, other in zip(names, others, strict=True):
         for mine, team in zip(line, stack.teams_of(other.user)[::-1], strict=False):
             if mine != team:
-                gains = f"for {name} of team {team} ({_gpus(stack, before, team)} → {_gpus(stack, after, team)} GPUs)"
-                lost = f"called back from team {mine} ({_gpus(stack, before, mine)} → {_gpus(stack, after, mine)} GPUs)"
+                gains = f"for {name} of team {team} ({_change(stack, before, after, team)})"
+                lost = f"called back from team {mine} ({_change(stack, before, after, mine)})"
                 found[lost] = f"{found[lost]} and {gains}" if lost in found else gains
                 break
     return " and ".join(f"{lost} {gains}" for lost, gains in found.items())
+
+
+def _change(stack: Stack, before: Placement, after: Placement, team: str) -> str:
+    return f"{_gpus(stack, before, team)} → {pluralize(_gpus(stack, after, team), 'GPU')}"
 
 
 def _gpus(stack: Stack, placement: Placement, team: str) -> GpuCount:

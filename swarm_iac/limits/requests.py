@@ -9,6 +9,7 @@ from swarm_iac.limits.balance import replicas_are_balanced
 from swarm_iac.limits.index import PlacementIndex, Violation
 from swarm_iac.model.resources.table import RESOURCES, demand_of, held_of
 from swarm_iac.model.stack import Stack
+from swarm_iac.pluralize import pluralize
 
 
 def everything_is_known(placed: PlacementIndex) -> Iterator[Violation]:
@@ -34,12 +35,13 @@ def indices_are_unique(placed: PlacementIndex) -> Iterator[Violation]:
             if one.name != f"{name}-{one.index}":
                 text = f"the allocation {one.name} is replica {one.index} of {name} and must be named {name}-{one.index}"
             elif workload.gang is not None and one.index >= most:
-                text = f"{one.name} is beyond the {most} members of {name}"
+                text = f"{one.name} is beyond the {pluralize(most, 'member')} of {name}"
             else:
                 continue
             yield Violation(rule="indices_are_unique", text=text, subject=one.name, path=path)
         if len(seen) > most:
-            text = f"{len(seen)} replicas of {name} are placed, and it has {most}"
+            placed_ones = pluralize(len(seen), f"replica of {name} is", f"replicas of {name} are")
+            text = f"{placed_ones} placed, and it has {most}"
             yield Violation(rule="indices_are_unique", text=text, subject=name, path=path)
         for index, count in seen.items():
             if count > 1:
@@ -72,7 +74,8 @@ def gangs_are_whole(placed: PlacementIndex) -> Iterator[Violation]:
         gang = placed.stack.workloads[name].gang
         count = len({one.index for one in ones})
         if gang is not None and any(not one.ended for one in ones) and count < gang:
-            text = f"{count} of {gang} members of {name} are placed, and a gang runs whole or not at all"
+            some = pluralize(count, f"of {gang} members of {name} is", f"of {gang} members of {name} are")
+            text = f"{some} placed, and a gang runs whole or not at all"
             yield Violation(rule="gangs_are_whole", text=text, subject=name, path=f"workloads.{name}.gang")
 
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from swarm_iac.model.state import Observed
+from swarm_iac.pluralize import pluralize
 from swarm_iac.printable import printable, printable_all
 from swarm_iac.reach import ask
 from swarm_iac.reach.answer import decode
@@ -122,7 +123,7 @@ def _line(words: str, most: int = 500) -> str:
 def _wrong(error: ValidationError) -> str:
     """The first thing that is wrong; of very many only their number, since the list of them takes half a gigabyte."""
     if error.error_count() > _TOLD:
-        return f"{error.error_count():,} of its values are of a wrong type"
+        return pluralize(f"{error.error_count():,}", "of its values is", "of its values are") + " of a wrong type"
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
 

@@ -22,6 +22,7 @@ from swarm_iac.page.fleet_map import FleetMap, RackMap
 from swarm_iac.plan.show.alike import grouped
 from swarm_iac.plan.show.render import Context, nothing, sections
 from swarm_iac.plan.show.section import Section
+from swarm_iac.pluralize import pluralize
 from swarm_iac.printable import printable
 
 _TEMPLATE = Path(__file__).with_name("template")
@@ -90,6 +91,7 @@ def page(plan: Plan, context: Context, *, refused: str = "", frame: Frame | None
 def _template() -> Template:
     loader = FileSystemLoader(_TEMPLATE)
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["pluralize"] = pluralize
     return environment.get_template("page.html")
 
 
@@ -118,7 +120,7 @@ def _verdict(fleet: FleetMap, refused: str) -> tuple[str, str]:
         return "Refused", "stop"
     if found.stop or found.lost:
         many = len(found.stop) + len(found.lost)
-        return f"Stops {many} allocation{'' if many == 1 else 's'}", "stop"
+        return f"Stops {pluralize(many, 'allocation')}", "stop"
     if found.move or found.restart:
         return "Interrupts what runs: moves or restarts, and no stop", "move"
     if found.changes:

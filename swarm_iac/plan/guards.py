@@ -16,6 +16,7 @@ from swarm_iac.model.step import Plan, Verb
 from swarm_iac.plan.state.diff import ended
 from swarm_iac.plan.state.ownership import UNPLACED
 from swarm_iac.plan.step_graph.actions import gang_failed
+from swarm_iac.pluralize import pluralize
 from swarm_iac.ranges import natural, ranges
 
 _SERVES = ("healthy-first", "one-by-one")
@@ -40,7 +41,7 @@ def refuse_mass_stop(names: Iterable[str], stops: int, allowed: int) -> None:
     found = list(names)
     if len(found) > max(stops, allowed):
         raise Refused(
-            f"this would stop {len(found)} running allocations ({ranges(found)}), and solve.stops is {stops}",
+            f"this would stop {pluralize(len(found), 'running allocation')} ({ranges(found)}), and solve.stops is {stops}",
             hint=f"if that is meant: --allow-stop {len(found)}, or SWARM_ALLOW_STOP={len(found)} for bare pulumi",
         )
 
@@ -82,8 +83,9 @@ def refuse_left(working: Mapping[str, Collection[str]]) -> None:
     if working:
         count = sum(map(len, working.values()))
         listed = "; ".join(f"{node}: {_some(list(names))}" for node, names in working.items())
+        those = pluralize(len(working), "node that left the stack still holds", "nodes that left the stack still hold")
         raise Refused(
-            f"{len(working)} nodes that left the stack still hold {count} allocations ({listed})",
+            f"{those} {pluralize(count, 'allocation')} ({listed})",
             hint="put them back with `state: drain`, run up, and remove them then; a machine that is gone gets `state: lost`",
         )
 
@@ -140,7 +142,8 @@ def refuse_rename(observed: Mapping[str, Observed], desired: Mapping[str, Desire
         fleets = ", ".join(sorted(set(other.values())))
         raise Refused(
             f"{_some(sorted(other))} belong to the fleet {fleets}, and the stack file says "
-            f"{', '.join(sorted({desired[name].fleet for name in other}))}: {running} running allocations are at stake",
+            f"{', '.join(sorted({desired[name].fleet for name in other}))}: "
+            f"{pluralize(running, 'running allocation is', 'running allocations are')} at stake",
             hint=f"write `fleet: {fleets}` again; another fleet can take these nodes once this one has released them",
         )
 

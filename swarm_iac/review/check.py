@@ -14,6 +14,7 @@ from pydantic import Field
 from swarm_iac.decision import Decision, again
 from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.model.base import Value
+from swarm_iac.pluralize import pluralize
 from swarm_iac.printable import printable
 from swarm_iac.review import judgement, last_known
 from swarm_iac.review.approvals import Approval, Dismissed, standing
@@ -198,7 +199,8 @@ def _known(snapshot: FleetSnapshot, base: CommittedStack | None, commits: Commit
     behind = "" if snapshot.commit == commits.base else ", an earlier commit than the base"
     silent = len(last_known.silent(snapshot))
     return (
-        f"machines of {snapshot.stack}: as last seen {old} ago, at {snapshot.commit[:12]}{behind}; {len(snapshot.nodes)} nodes"
+        f"machines of {snapshot.stack}: as last seen {old} ago, at {snapshot.commit[:12]}{behind}; "
+        + pluralize(len(snapshot.nodes), "node")
         + (f", of which {silent} did not answer" if silent else "")
     )
 

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from swarm_iac.pluralize import pluralize
 from swarm_iac.sandbox.spec import Say
 from swarm_iac.sandbox.tool import SandboxError
 
@@ -122,7 +123,7 @@ def cause(fleet: SandboxFleet, node: str, name: str, args: tuple[str, ...], say:
         raise SandboxError(f"unknown fault {name}", f"faults: {', '.join(ways)}")
     wanted, way = ways[name]
     if len(args) != wanted:
-        raise SandboxError(f"fault {name} takes {wanted} arguments, not {len(args)}")
+        raise SandboxError(f"fault {name} takes {pluralize(wanted, 'argument')}, not {len(args)}")
     try:
         way(*args)
     except ValueError as error:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from swarm_iac.pluralize import pluralize
 from swarm_iac.sandbox import accelerator, access, faults, process, switch
 from swarm_iac.sandbox import image as images
 from swarm_iac.sandbox.image import Image
@@ -69,7 +70,7 @@ class Sandbox:
             for node in self.nodes:
                 self._start(node, host)
             self._wait_all(begin, say)
-            say(f"{len(self.nodes)} nodes up in {time.monotonic() - begin:.0f} s ({host.accelerator})")
+            say(f"{pluralize(len(self.nodes), 'node')} up in {time.monotonic() - begin:.0f} s ({host.accelerator})")
             say(f"reach one with: {' '.join(self.ssh_command(self.nodes[0].name))}")
 
     def down(self, say: Say = silent) -> None:

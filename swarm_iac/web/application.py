@@ -25,6 +25,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from swarm_iac.errors import SwarmError
+from swarm_iac.pluralize import pluralize
 from swarm_iac.printable import printable
 from swarm_iac.web import cards, past, views
 from swarm_iac.web.border import SIGN_IN, SIGN_OUT, Border, Gate
@@ -49,6 +50,7 @@ def _templates() -> Environment:
         loader=FileSystemLoader(_HERE / "template"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, finalize=_shown,
     )  # fmt: skip
+    found.filters["pluralize"] = pluralize
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Node, Stack
 from swarm_iac.page.fleet_map import NO_TEAM
+from swarm_iac.pluralize import pluralize
 from swarm_iac.printable import printable
 from swarm_iac.ranges import natural
 from swarm_iac.web.standing import Standing
@@ -159,4 +160,5 @@ def _note(node: Node, measured: Any) -> str:
 
 def _words(shown: tuple[Sign, ...]) -> str:
     count = Counter(sign.text for sign in shown)
-    return f"{len(shown)} GPUs: {', '.join(f'{number} {text}' for text, number in count.items())}" if shown else "no GPU"
+    each = ", ".join(f"{number} {text}" for text, number in count.items())
+    return f"{pluralize(len(shown), 'GPU')}: {each}" if shown else "no GPU"

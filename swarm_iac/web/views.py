@@ -11,6 +11,7 @@ from typing import Any
 from swarm_iac.limits import usage
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.resources.table import RESOURCES
+from swarm_iac.pluralize import pluralize
 from swarm_iac.web.cards import team_of
 from swarm_iac.web.rights import Viewer
 from swarm_iac.web.service import LastReading
@@ -162,7 +163,7 @@ def attention(standing: Standing, measured: LastReading) -> Iterator[tuple[str, 
         yield "/plan", "the lock does not hold: the files ask for a change that is not applied"
     waits = standing.placement.unplaced
     if waits:
-        yield "/pending", f"{len(waits)} workload{'s'[: len(waits) != 1]} pending"
+        yield "/pending", f"{pluralize(len(waits), 'workload')} pending"
     for state in ("drain", "cordon", "lost"):
         names = [name for name, each in standing.stack.nodes.items() if each.state == state]
         if names:

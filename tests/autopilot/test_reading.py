@@ -138,7 +138,7 @@ def test_of_a_mean_it_is_asked_how_many_replicas_it_is_of(prometheus: Answers) -
 
 def test_a_mean_of_some_replicas_alone_is_no_measurement() -> None:
     """The others are on a node that is dark, and not idle."""
-    assert Reading(5.0, replicas=3).of_all(4) == Reading(None, "1 of 4 replicas were not measured")
+    assert Reading(5.0, replicas=3).of_all(4) == Reading(None, "1 of 4 replicas was not measured")
     assert Reading(5.0, replicas=4).of_all(4).value == 5.0
     assert Reading(5.0).of_all(4).value == 5.0, "a total"
 

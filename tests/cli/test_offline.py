@@ -118,4 +118,4 @@ def test_a_node_taken_out_with_work_on_it_is_refused_as_it_would_be(root: Path) 
     file.write_text(text)
     said = swarm("plan", "lab", "--offline", at=root)
     assert said.code == 3 and "1 given up (a-0, n2 is not in the stack file any more)" in said.out, "all of it is shown"
-    assert "1 nodes that left the stack still hold 1 allocations (n2: " in said.err and "`state: drain`" in said.err
+    assert "1 node that left the stack still holds 1 allocation (n2: " in said.err and "`state: drain`" in said.err

@@ -15,6 +15,7 @@ from swarm_iac.decision import Decision, decide, keep, suppose
 from swarm_iac.model.state import Observed
 from swarm_iac.plan import desired, guards, steps
 from swarm_iac.plan.show.causes import why_moved, why_stopped
+from swarm_iac.pluralize import pluralize
 from swarm_iac.solver.explain.move_causes import moved_for
 from swarm_iac.stackfile import Loaded
 from swarm_iac.stackfile.editing.overrides import edited
@@ -175,7 +176,7 @@ def test_the_guard_that_advice_names_is_the_one_that_up_has(tmp_path: Path, case
     assert any(told) or case == "a service that is healthy first"
     lines = "\n".join(why_text.lines(answer, now, ""))
     for count in filter(None, told):
-        assert f"stops {count} running allocations, and solve.stops is 0: swarm up --allow-stop {count}" in lines
+        assert f"stops {pluralize(count, 'running allocation')}, and solve.stops is 0: swarm up --allow-stop {count}" in lines
 
 
 def test_a_cure_is_told_as_the_what_if_that_it_names_shows_it(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 import pytest
 
+from swarm_iac.pluralize import pluralize
 from tests.e2e.conftest import NODES, Done, Fleet
 from tests.e2e.test_unkillable import kill_tree
 
@@ -104,7 +105,7 @@ def test_a_renamed_fleet_is_refused(fleet: Fleet) -> None:
 def test_a_list_of_nodes_cut_in_half_is_refused(fleet: Fleet) -> None:
     count = on(fleet, "gpu-03")
     assert count
-    told = f"left the stack still hold {count} allocations"
+    told = f"1 node that left the stack still holds {pluralize(count, 'allocation')}"
     refused(fleet, lambda text: re.sub(r"^  gpu-03: .*\n", "", text, flags=re.MULTILINE), told)
 
 

@@ -557,6 +557,18 @@ def test_gang_is_whole_or_absent() -> None:
     assert rules(of) == []
 
 
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (1, "1 of 4 members of w is placed, and a gang runs whole or not at all"),
+        (2, "2 of 4 members of w are placed, and a gang runs whole or not at all"),
+    ],
+)
+def test_a_sentence_about_one_is_not_in_the_plural(count: int, text: str) -> None:
+    of = stack(workloads__w__gang=4)
+    assert [one.text for one in judge(of, Placement(allocations=pair(of)[:count]))] == [text]
+
+
 def test_usage_counts_users_nodes_and_the_cluster() -> None:
     of = stack(limits__user__gpus=16)
     rows = {(row.level, row.subject, row.resource): row for row in usage(of, Placement(allocations=pair(of)))}

@@ -75,8 +75,8 @@ def test_a_driver_that_does_not_tell_breaks_no_link(machine: Path, nvml: Any, mo
         (((1, 2), (0, 2), (0, 1)), ()),
         (((1, 2), (0,), (0,)), ("no NVLink found between GPUs 1 and 2",)),
         (((), (), ()), ("no NVLink found between GPUs 0 and 1 (nor 2 other declared pairs)",)),
-        (((), (0, 2), (0, 1)), ("no NVLink found between GPUs 0 and 1 (nor 1 other declared pairs)",)),
-        (((1, 2), (0, 2), ()), ("no NVLink found between GPUs 0 and 2 (nor 1 other declared pairs)",)),
+        (((), (0, 2), (0, 1)), ("no NVLink found between GPUs 0 and 1 (nor 1 other declared pair)",)),
+        (((1, 2), (0, 2), ()), ("no NVLink found between GPUs 0 and 2 (nor 1 other declared pair)",)),
     ],
 )
 def test_a_link_that_is_declared_and_down_is_named(peers: tuple[Group, ...], words: tuple[str, ...]) -> None:

@@ -74,7 +74,7 @@ def test_a_service_that_is_handed_over_stops_nothing_that_is_missed() -> None:
 
 def test_a_node_that_left_the_stack_with_work_on_it_is_refused() -> None:
     seen = trainings(2)
-    with pytest.raises(Refused, match=r"1 nodes .* hold 2 allocations \(n1: train-0, train-1\)"):
+    with pytest.raises(Refused, match=r"1 node .* holds 2 allocations \(n1: train-0, train-1\)"):
         guards.refuse_removal(seen, ["n1", "n2"], {})
     guards.refuse_removal(seen, ["n2"], {})
 

@@ -16,7 +16,7 @@ def test_a_list_of_nodes_cut_in_half_is_refused_and_destroy_is_not(standing: Pro
     before = standing.real()
     standing.give({"n1": two_nodes()["n1"]})
     for text in (standing.pulumi("preview", ok=False), standing.up(ok=False)):
-        assert "1 nodes that left the stack still hold 1 allocations (n2: serve-0)" in text
+        assert "1 node that left the stack still holds 1 allocation (n2: serve-0)" in text
     assert standing.real() == before
     standing.pulumi("destroy", "--yes", "--skip-preview")
     assert standing.real() == {"n1": {}, "n2": {}}

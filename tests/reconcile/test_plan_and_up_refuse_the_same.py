@@ -147,8 +147,8 @@ CASES = {
     ),
     "rename": (renamed, guards.refuse_rename, "belong to the fleet lab, and the stack file says lba"),
     "unseen": (unseen, guards.refuse_unseen, "the lock file says that it runs, and the machines do not show it"),
-    "removal": (removed, guards.refuse_removal, "1 nodes that left the stack still hold"),
-    "stops": (stopped, guards.refuse_mass_stop, "this would stop 1 running allocations (c-0), and solve.stops is 0"),
+    "removal": (removed, guards.refuse_removal, "1 node that left the stack still holds"),
+    "stops": (stopped, guards.refuse_mass_stop, "this would stop 1 running allocation (c-0), and solve.stops is 0"),
     "emptied": (emptied, guards.refuse_emptied, "this would stop all 3 running allocations"),
 }
 

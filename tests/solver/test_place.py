@@ -191,7 +191,7 @@ CASES: dict[str, list[Case]] = {
     "selector_matches": [
         Case(
             {"select": {"zone": "b"}}, 1, 4, 0, judged="labels_match_select",
-            text="asks for nodes with zone: b; 1 of 3 have it, and none of them has capacity",
+            text="asks for nodes with zone: b; 1 of 3 has it, and has no capacity",
             lacking="3 nodes: 2 have other labels, 1 lacks GPUs",
             of_those="of those with its labels the most that is free is 2 on n2",
         ),

@@ -14,6 +14,7 @@ from swarm_iac.accounting.summary import By
 from swarm_iac.cli.commands.apply import Positional, Stack
 from swarm_iac.cli.commands.inspection import Json
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
+from swarm_iac.pluralize import pluralize
 from swarm_iac.printable import printable
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def _record(name: str, store: Path | None, json: bool, longest: int, after_gap: 
     if not done.new:
         say("this second was recorded before")
         return
-    say(f"recorded {len(done.nodes)} nodes")
+    say(f"recorded {pluralize(len(done.nodes), 'node')}")
     silent = sorted(done.silent.items())
     for node, reason in silent[:_SHOWN]:
         say(f"{node} is unknown: {printable(reason, 200)}")

@@ -16,6 +16,7 @@ from swarm_iac.cli.terminal import exit_codes
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
 from swarm_iac.decision import Decision, Progress
 from swarm_iac.errors import Refused
+from swarm_iac.pluralize import pluralize
 
 if TYPE_CHECKING:
     from swarm_iac.plan.show.summary import Summary
@@ -208,11 +209,11 @@ def replay(
         answer = {"same": not found, "differences": list(found), "recorded": recorded.solver, "now": solution.proof.solver}
         show_json({**answer, "digests": [digest(recorded.answer), digest(solution.placement)]})
     elif found:
-        show(table(f"{len(found)} differences", ("recorded → now",), [(one,) for one in found]))
+        show(table(pluralize(len(found), "difference"), ("recorded → now",), [(one,) for one in found]))
         say(f"different answer: recorded {digest(recorded.answer)} by {recorded.solver}, now {digest(solution.placement)}"
             f" by {solution.proof.solver}")  # fmt: skip
     else:
-        say(f"same answer: {digest(recorded.answer)}, {len(recorded.answer.allocations)} allocations")
+        say(f"same answer: {digest(recorded.answer)}, {pluralize(len(recorded.answer.allocations), 'allocation')}")
     if found:
         raise SystemExit(1)
 

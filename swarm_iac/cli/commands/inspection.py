@@ -13,6 +13,7 @@ from swarm_iac.cli.machines import fleet_status, fleet_view
 from swarm_iac.cli.machines import shell as shells
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
 from swarm_iac.errors import SwarmError
+from swarm_iac.pluralize import pluralize
 
 Offline = Annotated[
     bool, typer.Option("--offline", envvar="SWARM_OFFLINE", help="Ask no machine: assume that each is as the lock file says.")
@@ -81,9 +82,9 @@ def assert_(named: Positional = "", stack: Stack = "dev", json: Json = False) ->
     if json:
         show_json([{"node": node, "what": what} for node, what in differences])
     elif differences:
-        show(table(f"{len(differences)} difference{'s'[: len(differences) != 1]}", ("node", "difference"), differences))
+        show(table(pluralize(len(differences), "difference"), ("node", "difference"), differences))
     else:
-        say(f"{len(view.observed)} nodes are as desired")
+        say(f"{pluralize(len(view.observed), 'node is', 'nodes are')} as desired")
     if differences:
         raise SystemExit(1)
 
@@ -129,7 +130,7 @@ def discover(
     for name, error in failures.items():
         say(f"{name}: {error}")
     if failures:
-        raise SwarmError(f"{len(failures)} of {len(addresses)} machines did not answer")
+        raise SwarmError(f"{len(failures)} of {pluralize(len(addresses), 'machine')} did not answer")
 
 
 def history(
@@ -167,7 +168,7 @@ def history(
     else:
         show(table("history", fleet_status.HISTORY_HEADS, fleet_status.history_rows(past.runs[:lines])))
         if past.moves:
-            say(f"{len(past.moves)} moves of lent memory: swarm history --moves")
+            say(f"{pluralize(len(past.moves), 'move')} of lent memory: swarm history --moves")
     for node, why in sorted(past.dark.items()):
         say(f"{node}: {why}")
     if past.dark:

@@ -21,6 +21,7 @@ from swarm_iac.cli.terminal.screen import say, show, show_json, table
 from swarm_iac.cli.terminal.tables import Grid
 from swarm_iac.errors import SwarmError
 from swarm_iac.model.stack import Stack as StackValue
+from swarm_iac.pluralize import pluralize
 from swarm_iac.stackfile.locks.atomic_write import write_whole
 
 #: Nodes sample so often; asking more often shows the same. [s]
@@ -62,7 +63,7 @@ def metrics(
         return
     path = out or scrape_targets.file(engine.repository(), deciding.inside(name))
     written = write_whole(path, scrape_targets.text(found))
-    say(f"{'wrote' if written else 'unchanged:'} {path}: {len(found)} exporters")
+    say(f"{'wrote' if written else 'unchanged:'} {path}: {pluralize(len(found), 'exporter')}")
 
 
 def top(

@@ -16,6 +16,7 @@ from swarm_iac.cli.terminal import exit_codes
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
 from swarm_iac.errors import Refused, SwarmError
 from swarm_iac.forge.opening import TOKEN
+from swarm_iac.pluralize import pluralize
 
 if TYPE_CHECKING:
     from swarm_iac.cli.machines.survey import Survey
@@ -105,10 +106,12 @@ def _print(found: Survey, shown: IssueShown | None) -> None:
     rows = _rows(found, shown)
     if rows:
         cells = [(one["node"], one["what"], one["wanted"], one["found"], one["since"] or "-") for one in rows]
-        show(table(f"{len(rows)} difference{'s'[: len(rows) != 1]}", _HEADS, cells))
+        show(table(pluralize(len(rows), "difference"), _HEADS, cells))
     else:
         answered = sum(one.answered for one in found.snapshot.nodes.values())
-        say(f"{answered} of {len(found.snapshot.nodes)} nodes answered, and are as {found.snapshot.commit[:12]} has them")
+        every = pluralize(len(found.snapshot.nodes), "node")
+        those = pluralize(answered, f"of {every} answered, and is", f"of {every} answered, and are")
+        say(f"{those} as {found.snapshot.commit[:12]} has them")
     for node, why in found.silent.items():
         say(f"{node} did not answer: {why}")
     for node, words in found.unverified.items():
@@ -163,7 +166,7 @@ def snapshot(
         out.write_bytes(data)
     if publish:
         published.publish(root, remote, name, data, found.snapshot.commit)
-        say(f"published in the branch {published.BRANCH}: {len(found.snapshot.nodes)} nodes, {len(data)} bytes")
+        say(f"published in the branch {published.BRANCH}: {pluralize(len(found.snapshot.nodes), 'node')}, {len(data)} bytes")
     elif not out:
         typer.echo(data.decode(), nl=False)
     for node in found.silent:
@@ -188,7 +191,7 @@ def _pass_on(root: Path, remote: str, name: str, file: Path, *, publish: bool) -
     if publish:
         published.publish(root, remote, name, data, head)
     deed = "published" if publish else "signed as the base allows"
-    say(f"{deed}: {name} at {found.commit[:12]}, {len(found.nodes)} nodes, of {found.at:%Y-%m-%d %H:%M} UTC")
+    say(f"{deed}: {name} at {found.commit[:12]}, {pluralize(len(found.nodes), 'node')}, of {found.at:%Y-%m-%d %H:%M} UTC")
 
 
 def register(app: typer.Typer) -> None:

@@ -16,6 +16,7 @@ from swarm_iac.cli.terminal.interrupt import Interrupted
 from swarm_iac.cli.terminal.screen import say, show, show_json, table
 from swarm_iac.decision import Decision
 from swarm_iac.model.placement import Placement
+from swarm_iac.pluralize import pluralize
 
 
 def validate(
@@ -51,7 +52,8 @@ def validate(
             for one in found:
                 say(f"warning: {one}")
             stack = loaded.stack
-            say(f"{file}: {len(stack.nodes)} nodes, {len(stack.workloads)} workloads, no mistakes")
+            nodes, workloads = pluralize(len(stack.nodes), "node"), pluralize(len(stack.workloads), "workload")
+            say(f"{file}: {nodes}, {workloads}, no mistakes")
     if json:
         show_json([{"file": p.place.file, "line": p.place.line, "column": p.place.column, "path": p.path,
                     "message": p.message, "hint": p.hint, "severity": "warning" if p in warnings else "error"}

@@ -7,6 +7,7 @@ from typing import Any
 from swarm_iac.decision import Decision
 from swarm_iac.model.device import WHOLE, Device, marked
 from swarm_iac.model.placement import Placement
+from swarm_iac.pluralize import pluralize
 from swarm_iac.units import Bytes, Cpus
 
 
@@ -42,7 +43,7 @@ def lines(decision: Decision, node: str) -> list[str]:
     count = sum("ended" not in one for one in found["allocations"])
     leaves = f", {len(found['leaving'])} leaving" if found["leaving"] else ""
     report = [
-        f"{node}: {state}, {count} allocation{'s'[: count != 1]}{leaves}",
+        f"{node}: {state}, {pluralize(count, 'allocation')}{leaves}",
         f"  {found['place']}  nodes.{node}",
     ]
     if found["allocations"]:
@@ -59,7 +60,9 @@ def lines(decision: Decision, node: str) -> list[str]:
         report.append("\nLeaving with the next `swarm up`")
         report += [f"  {name}: {f'moves to {to}' if to else 'stops'}" for name, to in found["leaving"].items()]
     report.append("\nFree capacity")
-    report.append(f"  {free['gpus']} GPUs, {Cpus(free['vcpus'])} vCPUs, {Bytes(free['memory'])} of memory")
+    report.append(
+        f"  {pluralize(free['gpus'], 'GPU')}, {pluralize(Cpus(free['vcpus']), 'vCPU')}, {Bytes(free['memory'])} of memory"
+    )
     if found["state"] in ("cordon", "drain", "lost"):
         words = {"cordon": "cordoned", "drain": "draining", "lost": "lost"}[found["state"]]
         report.append(f"  takes no new work while it is {words}; to reopen it: swarm ready {node}")

@@ -19,6 +19,7 @@ from swarm_iac.model import cost
 from swarm_iac.model.goals.words import figure
 from swarm_iac.model.resources.table import LIMITED
 from swarm_iac.model.stack import Stack
+from swarm_iac.pluralize import pluralize
 from swarm_iac.solver.advice.move_curve import Point, better, curve, gained, point, share
 from swarm_iac.solver.exact.figures import figures, rank
 
@@ -32,7 +33,7 @@ def chosen(name: str, moves: int, today: datetime.date, progress: Following) -> 
     Ctrl-C stops the search. Raises Interrupted if the result so far is not as good as what runs.
     """
     now = running(repository(), name, today=today, progress=progress)
-    progress.phase(f"trying {moves} move{'s' if moves != 1 else ''}")
+    progress.phase(f"trying {pluralize(moves, 'move')}")
     watch = progress.watch(now.stack)
     found = point(now.stack, now.last, moves, today, watch)
     if watch.stopped and rank(found.values) < rank(figures(now.stack, now.last)):
@@ -76,8 +77,9 @@ def sections(now: Decision, points: tuple[Point, ...]) -> Iterator[RenderableTyp
         rows.append([*cells, bar(share(points, index, names[0]))])
     yield table("what moves would gain", heads, rows)
     enough = next(one for one in points if one.values == points[-1].values)
-    count = f"{enough.moves} move{'s' if enough.moves != 1 else ''}"
-    yield Text(f"The full gain takes {count}. To write a solution: swarm rebalance --moves {enough.moves}")
+    yield Text(
+        f"The full gain takes {pluralize(enough.moves, 'move')}. To write a solution: swarm rebalance --moves {enough.moves}"
+    )
 
 
 def as_json(now: Decision, points: tuple[Point, ...]) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from swarm_iac.model.service.speed import Rate
 from swarm_iac.model.workload import Workload
 from swarm_iac.plan.state.desired import handover
 from swarm_iac.plan.step_graph.actions import SERVES
+from swarm_iac.pluralize import pluralize
 from swarm_iac.solver import Explanation, Fix, Move, Watch, solve_declared, why
 from swarm_iac.solver.advice.earliest import Start
 from swarm_iac.solver.explain.move_causes import moved_for
@@ -186,7 +187,8 @@ def _range(name: str, decision: Decision) -> Iterator[str]:
     one = decision.stack.workloads[name]
     if one.scales:
         count, live = one.replicas, len(decision.layer.of(name))
-        yield f"range: {count.least} replicas are guaranteed, up to {count.most} follow {one.scale}; {live} live now"
+        least = pluralize(count.least, "replica is", "replicas are")
+        yield f"range: {least} guaranteed, up to {count.most} follow {one.scale}; {live} live now"
 
 
 def lines(answer: Explanation, decision: Decision, options: str, start: str = "") -> Iterator[str]:
@@ -329,7 +331,8 @@ def _fixes(answer: Explanation, decision: Decision, options: str) -> Iterator[st
             yield f"      {place(source, edit.path)}  {edit.path}: {was or 'nothing'} → {_new(edit.value)}"
         yield from _price(fix, decision)
         if (count := missed(fix, decision)) > most:
-            yield f"      stops {count} running allocations, and solve.stops is {most}: swarm up --allow-stop {count}"
+            stops = pluralize(count, "running allocation")
+            yield f"      stops {stops}, and solve.stops is {most}: swarm up --allow-stop {count}"
     if answer.cut:
         yield "\nInterrupted: other changes may place it as well."
 

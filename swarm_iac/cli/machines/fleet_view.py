@@ -19,6 +19,7 @@ from swarm_iac.model.placement import Placement
 from swarm_iac.model.state import Desired, Observed
 from swarm_iac.model.step import Plan
 from swarm_iac.plan import desired
+from swarm_iac.pluralize import pluralize
 from swarm_iac.reconcile import Reconciliation, Records, Target, Transition
 from swarm_iac.reconcile.reconcile import believed, selected
 from swarm_iac.units import Bytes
@@ -86,7 +87,7 @@ def read(
     records = state_file.records(decision.root, decision.name) if planned else None
     records = records or lock_records.records(decision, wanted)
     transition = Transition.of(Target.of(asked, wanted, records.lineage), records, options(decision.root).state_home)
-    with doing(f"asking {len(transition.all)} machines", quiet=quiet):
+    with doing(f"asking {pluralize(len(transition.all), 'machine')}", quiet=quiet):
         if not planned:
             seen = believed(transition, ends.read(stack, wanted))[0]
             return FleetView(decision, wanted, seen, Plan(), now=int(time.time()), live=beside.live)

@@ -19,6 +19,7 @@ from swarm_iac.forge import Forge, Issue
 from swarm_iac.model.base import Name
 from swarm_iac.plan.show.markdown import shown
 from swarm_iac.plan.show.section import Rows, Section
+from swarm_iac.pluralize import pluralize
 from swarm_iac.review.last_known import FleetSnapshot, NodeDifference, rows, silent
 
 #: Node → digest of what differs → since when. [min since 1970]
@@ -120,7 +121,7 @@ def _written(snapshot: FleetSnapshot, since: Since, most: int) -> str:
     away = silent(snapshot)
     lines = [f"{node} did not answer{_before(since.get(node, {}))}." for node in away]
     held = len({node for node, _ in rows(snapshot.nodes)})
-    count = f"{len(table.cells)} difference{'s'[: len(table.cells) != 1]} on {held} of {len(snapshot.nodes)} nodes"
+    count = f"{pluralize(len(table.cells), 'difference')} on {held} of {pluralize(len(snapshot.nodes), 'node')}"
     parts = [
         f"{_MARKER} stack={snapshot.stack} since={json.dumps(since, sort_keys=True, separators=(',', ':'))} -->",
         f"**{count}**, as of {snapshot.at:%Y-%m-%d %H:%M} UTC. Compared with {snapshot.commit[:12]}, which was applied "
@@ -136,8 +137,7 @@ def _written(snapshot: FleetSnapshot, since: Since, most: int) -> str:
 def _before(known: Mapping[str, int]) -> str:
     if not known:
         return ", so nothing is known about it"
-    values = f"{len(known)} value{'s'[: len(known) != 1]}"
-    return f"; when it last did, {values} differed, the first since {moment(min(known.values()))}"
+    return f"; when it last did, {pluralize(len(known), 'value')} differed, the first since {moment(min(known.values()))}"
 
 
 def _word(snapshot: FleetSnapshot) -> str:

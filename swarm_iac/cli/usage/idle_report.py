@@ -11,6 +11,7 @@ from swarm_iac.accounting.money import CostSum, hours
 from swarm_iac.accounting.window import Window
 from swarm_iac.cli.usage.kept_waiting import KeptWaiting, Waited
 from swarm_iac.cli.usage.usage_report import UsageTable, cost_cells, cost_document, csv_text, safe, span, times
+from swarm_iac.pluralize import pluralize
 
 #: So many workloads, and allocations of which something is not known, are named.
 _NAMED = 3
@@ -43,9 +44,8 @@ def idle_table(
     together = [_who(told.together)] if told else []
     rows.append(("(total)", *[""] * 8, hours(sum(one.held for one in found)), str(_together(found)), *together))
     limits = f"SM activity below {_percent(below.active)}, memory bandwidth below {_percent(below.bandwidth)}"
-    note = (
-        f"on average: {limits}, fewer than {below.cpus / 1000:g} CPUs; what was measured for too little of its time is left out"
-    )
+    cpus = pluralize(f"{below.cpus / 1000:g}", "CPU")
+    note = f"on average: {limits}, fewer than {cpus}; what was measured for too little of its time is left out"
     heads = (*_HEADS, *(["kept waiting"] if told else []))
     return UsageTable(f"idle in {stack}, {span(window)}", heads, tuple(rows), (note, *_notes(waited)))
 
@@ -60,8 +60,8 @@ def _who(ones: Sequence[Waited]) -> str:
 
 def _size(one: Waited) -> str:
     if one.gpu_milli:
-        return f"{one.gpu_milli / 1000:g} GPU{'' if one.gpu_milli == 1000 else 's'}"
-    return f"{one.replicas} replica{'' if one.replicas == 1 else 's'}"
+        return pluralize(f"{one.gpu_milli / 1000:g}", "GPU")
+    return pluralize(one.replicas, "replica")
 
 
 def _notes(waited: KeptWaiting | None) -> list[str]:

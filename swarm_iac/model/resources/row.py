@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from swarm_iac.model.base import value_at, with_value
 from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.step import Verb
+from swarm_iac.pluralize import pluralize
 from swarm_iac.units import Cpus, GpuCount, Iops, Range, span
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Noun:
     def amount(self, amount: int) -> str:
         """The figure and the noun: `1 GPU`, `2 GPUs`, `10 GB of memory`."""
         text = self.text(amount)
-        return f"{text} {self.word.removesuffix('s')}" if self.many and text == "1" else f"{text} {self.word}"
+        return pluralize(text, self.noun.removesuffix("s"), self.noun) if self.many else f"{text} {self.word}"
 
     def written(self, amount: int) -> object:
         """As it is written in a stack file: a number, or text with a unit."""

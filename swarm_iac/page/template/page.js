@@ -50,7 +50,7 @@
       rack.table.classList.toggle("off", !some);
     }
     for (const row of all("table.sorts tr[data-t]")) row.classList.toggle("off", teams.size > 0 && !teams.has(row.dataset.t));
-    byId("shown").value = `${shown.toLocaleString("en")} of ${count.toLocaleString("en")} nodes`;
+    byId("shown").value = `${shown.toLocaleString("en")} of ${count.toLocaleString("en")} ${count === 1 ? "node" : "nodes"}`;
     draw();
   }
   form.hidden = false;

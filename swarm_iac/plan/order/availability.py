@@ -16,6 +16,7 @@ from swarm_iac.errors import Refused
 from swarm_iac.model.step import Verb
 from swarm_iac.plan.step_graph.actions import Machine, services
 from swarm_iac.plan.step_graph.graph import Graph, reach
+from swarm_iac.pluralize import pluralize
 
 
 def guaranteed(all_of: Mapping[str, Machine]) -> dict[str, int]:
@@ -66,7 +67,7 @@ def _matched(covers: Mapping[str, list[str]]) -> int:
 def refusal(workload: str, worst: int, availability: int) -> Refused:
     """Why the change is not made."""
     return Refused(
-        f"{workload} needs {availability} healthy replica{'s' if availability != 1 else ''}, but every order of steps drops "
+        f"{workload} needs {pluralize(availability, 'healthy replica')}, but every order of steps drops "
         f"it to {worst}: no node has capacity for one more while others restart",
         hint=f"free capacity for one more replica, or set `on_update: roll` (one at a time) or `recreate` for {workload}",
     )

@@ -25,6 +25,7 @@ from swarm_iac.plan.step_graph.actions import Machine, Schedules, machines, serv
 from swarm_iac.plan.step_graph.draft import drafts
 from swarm_iac.plan.step_graph.graph import Graph
 from swarm_iac.plan.step_graph.graph import circle as find_circle
+from swarm_iac.pluralize import pluralize
 
 #: Situations that are looked at before giving up: each is a whole plan.
 ATTEMPTS = 40
@@ -134,7 +135,7 @@ def _safe(
                 heapq.heappush(queue, (least, -len(moved.taken), next(count), moved))
     assert first is not None
     tried = f"no temporary placement was found with solve.moves: {budget.moves}" + (
-        f", and at least {first.least} are needed" if first.least > budget.moves else ""
+        f", and at least {pluralize(first.least, 'is', 'are')} needed" if first.least > budget.moves else ""
     )
     raise Refused(f"{first.refusal.message}\n  and {tried}", hint=first.refusal.hint)
 

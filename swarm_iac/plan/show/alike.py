@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from swarm_iac.plan.show.section import Cells, Section
 from swarm_iac.plan.state import cpulist
+from swarm_iac.pluralize import pluralize
 from swarm_iac.ranges import ranges
 
 #: Up to so many rows that say the same stand for themselves: each then says which cards it is about.
@@ -99,4 +100,4 @@ def _joined(key: Cells, rows: list[Cells], at: int, most: int | None) -> Cells:
 
 def _how_many(found: re.Match[str]) -> str:
     many = len(cpulist.read(found[2]))
-    return f"{found[1].removesuffix('gpus ')}{many} GPU{'' if many == 1 else 's'}"
+    return f"{found[1].removesuffix('gpus ')}{pluralize(many, 'GPU')}"

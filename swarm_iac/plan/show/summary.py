@@ -8,6 +8,7 @@ from swarm_iac.model.base import Value
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.step import Plan, Step, Verb
+from swarm_iac.pluralize import pluralize
 from swarm_iac.printable import printable
 from swarm_iac.ranges import natural
 
@@ -56,9 +57,9 @@ class Summary(Value):
             f"{len(self.stop)} {stop} ({stops})" if self.stop else "",
             f"{len(self.lost)} given up ({_by_reason(self.lost)})" if self.lost else "",
             f"{len(self.change)} {change} in place" if self.change else "",
-            f"{_many(len(self.configure), 'node')} {configure}" if self.configure else "",
-            f"{_many(len(self.restore), 'node')} {restore}" if self.restore else "",
-            f"{_many(self.deferred, 'step')} deferred" if self.deferred else "",
+            f"{pluralize(len(self.configure), 'node')} {configure}" if self.configure else "",
+            f"{pluralize(len(self.restore), 'node')} {restore}" if self.restore else "",
+            f"{pluralize(self.deferred, 'step')} deferred" if self.deferred else "",
             f"{self.pending} pending" if self.pending else "",
         ]
         return printable(", ".join(filter(None, parts)))
@@ -144,7 +145,3 @@ def _new(step: Step) -> bool:
 def _some(names: list[str]) -> str:
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def _many(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"

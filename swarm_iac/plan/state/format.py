@@ -11,6 +11,7 @@ from swarm_iac.model.resources.row import PAGE
 from swarm_iac.model.resources.table import COUNTED
 from swarm_iac.model.settings import HELD, HUGE_PAGE
 from swarm_iac.plan.state import lending
+from swarm_iac.pluralize import pluralize
 from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Seconds, Watts
 
 _MB = 10**6
@@ -78,7 +79,7 @@ _READERS: dict[str, Callable[[int], str]] = {
     "clock_mhz": lambda value: f"{value} MHz",
     **{held.field: held.read for held in HELD.values()},
     "interface_bps": lambda value: bandwidth(value) if value else "-",
-    "cpu_quota_m": lambda value: f"{Cpus(value)} CPUs",
+    "cpu_quota_m": lambda value: pluralize(Cpus(value), "CPU"),
     "memory_high": size,
     "memory_low": size,
     "swap_max": size,

@@ -14,6 +14,7 @@ from swarm_iac.model.hardware import Gpus, Hardware, gpu_model
 from swarm_iac.model.settings import GIANT_PAGE, HUGE_PAGE
 from swarm_iac.model.state import Declared, Desired, Facts, Observed
 from swarm_iac.model.step import Verb
+from swarm_iac.pluralize import pluralize
 
 #: What takes nothing from a machine.
 GIVES = frozenset({Verb.STOP, Verb.RELEASE, Verb.RESTORE})
@@ -60,7 +61,7 @@ def _unjoined(facts: Facts, wanted: Declared) -> str:
     pairs = (pair for group in wanted.nvlink for pair in itertools.combinations(group, 2))
     known = ((i, j) for i, j in pairs if peers.get(i) is not None and peers.get(j) is not None)
     lost = [(i, j) for i, j in known if j not in (peers[i] or ()) or i not in (peers[j] or ())]
-    more = f" (nor {len(lost) - 1} other declared pairs)" if len(lost) > 1 else ""
+    more = f" (nor {pluralize(len(lost) - 1, 'other declared pair')})" if len(lost) > 1 else ""
     return f"no NVLink found between GPUs {lost[0][0]} and {lost[0][1]}{more}" if lost else ""
 
 
@@ -75,11 +76,11 @@ def differences(facts: Facts, wanted: Declared, interface: str = "") -> tuple[st
         has = " and ".join(f"{count} x {model}" for model, count in sorted(models.items())) or "no GPU"
         found.append(f"{has} found, {asked} declared")
     if facts.cpus < wanted.cpus:
-        found.append(f"{facts.cpus} CPUs found, {wanted.cpus} declared")
+        found.append(f"{pluralize(facts.cpus, 'CPU')} found, {wanted.cpus} declared")
     if facts.memory < wanted.memory:
         found.append(f"{facts.memory / 1e9:.2f} GB of memory found, {wanted.memory / 1e9:.2f} GB declared")
     if wanted.numa > 1 and len(facts.numa) != wanted.numa:
-        found.append(f"{len(facts.numa)} NUMA nodes found, {wanted.numa} declared")
+        found.append(f"{pluralize(len(facts.numa), 'NUMA node')} found, {wanted.numa} declared")
     if broken := _unjoined(facts, wanted):
         found.append(broken)
     if interface and interface not in facts.interfaces:

@@ -18,6 +18,7 @@ from swarm_iac.model.step import Deferred, Plan
 from swarm_iac.plan.state import cpulist, lending
 from swarm_iac.plan.step_graph.capacity_beside import clashes, within_power
 from swarm_iac.plan.step_graph.hand_over_order import hold
+from swarm_iac.pluralize import pluralize
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def with_rest(now: Plan, whole: Plan, chosen: Part, asked: Only) -> Plan:
     nodes = sorted({one.step.node for one in (*now.deferred, *left) if one.cause == "part"})
     if nodes:
         count = sum(one.cause == "part" for one in (*now.deferred, *left))
-        words.append(f"--only {asked.text}: {count} steps are left for later, on {', '.join(nodes)}")
+        words.append(f"--only {asked.text}: {pluralize(count, 'step is', 'steps are')} left for later, on {', '.join(nodes)}")
     return Plan(steps=now.steps, warnings=(*now.warnings, *words), deferred=(*now.deferred, *left))
 
 

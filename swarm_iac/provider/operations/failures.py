@@ -11,6 +11,7 @@ from pulumi.runtime.proto import status_pb2
 
 from swarm_iac.model.step import Step, StepResult
 from swarm_iac.plan.state.ownership import UNPLACED
+from swarm_iac.pluralize import pluralize
 from swarm_iac.printable import printable
 from swarm_iac.provider.plugin.wire import Row, to_struct
 
@@ -70,8 +71,7 @@ async def abort_in_part(
     detail = pb.ErrorResourceInitFailed(
         id=id, properties=to_struct(outputs), inputs=to_struct(inputs), reasons=lines, refresh_before_update=True
     )
-    count = len(lines)
-    message = f"{count} row{'s' if count != 1 else ''} failed; everything else was done"
+    message = f"{pluralize(len(lines), 'row')} failed; everything else was done"
     status = status_pb2.Status(code=_FAILED_PRECONDITION, message=message)
     status.details.add().Pack(detail)
     await context.abort_with_status(_with_details(status))

@@ -17,6 +17,7 @@ from typing import Any
 from swarm_iac.errors import Refused
 from swarm_iac.model.step import Step, Verb
 from swarm_iac.plan.show.summary import Summary, summary
+from swarm_iac.pluralize import pluralize
 from swarm_iac.provider import spec
 from swarm_iac.provider.operations import fleet_rows
 from swarm_iac.provider.operations.failures import divergences, failed_rows, row_of
@@ -139,7 +140,7 @@ def apply(
         later = {left.step.id for left in now.plan.deferred}
         failures = failed_rows((step for step in first.plan.steps if step.id not in later), results)
         done = sum(result.ok for result in results.values())
-        on_progress(f"{done} of {len(first.plan.steps)} steps done")
+        on_progress(f"{done} of {pluralize(len(first.plan.steps), 'step')} done")
     failures |= divergences(step for step in now.as_if_running(first).plan.steps if row_of(step) not in failures)
     failures |= {row: "; ".join(filter(None, (failures.get(row), why))) for row, why in fleet_rows.blocked(now).items()}
     found = fleet_rows.found(now, before.rows)

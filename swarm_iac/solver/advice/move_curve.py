@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
+from swarm_iac.pluralize import pluralize
 from swarm_iac.solver.decide.solve import solve
 from swarm_iac.solver.exact.figures import COSTS, figures, rank
 from swarm_iac.solver.exact.watch import Watch
@@ -58,7 +59,7 @@ def curve(
         return tuple(points)
 
     for budget in () if watch.stopped else budgets(free.moves):
-        tell(f"{budget} move{'s' if budget != 1 else ''}")
+        tell(pluralize(budget, "move"))
         found = point(stack, last, budget, today, watch)
         if watch.stopped:
             break

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from swarm_iac.model.place.groups import SITE_LINKS
 from swarm_iac.model.placement import Reason
+from swarm_iac.pluralize import pluralize
 from swarm_iac.solver.balance.even import left
 from swarm_iac.solver.explain.counting import GPU_RULE, NODE_RULES, RACK_RULES, TAINTS
 from swarm_iac.solver.explain.domains import DOMAINS, LINK_RULE, NUMA_RULE, by_domain
@@ -47,8 +48,8 @@ def lacking(capacity: FreeCapacity, request: WorkloadRequest) -> str:
     """As in `40 nodes: 20 have another GPU model, 12 lack GPUs, 8 are cordoned`; `capacity`: what is free."""
     found: Counter[tuple[str, str]] = Counter(_first(capacity, request, host) for host in capacity.snapshot.nodes.values())
     count = sum(found.values())
-    parts = [f"{n} {verb if n > 1 else _SINGLE[verb]} {what}" for (verb, what), n in found.most_common()]
-    return f"{count} node{'s' if count != 1 else ''}: {', '.join(parts)}" if parts else ""
+    parts = [pluralize(n, f"{_SINGLE[verb]} {what}", f"{verb} {what}") for (verb, what), n in found.most_common()]
+    return f"{pluralize(count, 'node')}: {', '.join(parts)}" if parts else ""
 
 
 _FREE = {NUMA_RULE: "it free only over several NUMA nodes", LINK_RULE: "it free only on GPUs that are not linked"}

@@ -9,9 +9,10 @@ from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.model.placement import Reason
 from swarm_iac.model.resources.row import Noun
 from swarm_iac.model.workload import PRIORITIES
+from swarm_iac.pluralize import pluralize
 from swarm_iac.solver.explain import of_links, of_models
 from swarm_iac.solver.explain.able import able, listed
-from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, on_node, reach
+from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, for_each_member, members_fit, on_node, reach
 from swarm_iac.solver.explain.domains import DOMAINS, LINK_RULE, NUMA_RULE, by_domain
 from swarm_iac.solver.explain.no_position import format_instances, no_part, no_position
 from swarm_iac.solver.explain.of_balance import balance_text
@@ -113,8 +114,8 @@ def _on_node(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget, c
     if request.gang:
         enough = best is not None and capacity.free[best.name][i] >= request.need[i]
         each = f" for each of {request.members} members" if enough else ""
-        found = f"{reach(capacity, request)} of {request.members} members fit"
-        least = f"{reach(capacity, request)} fit" if enough else f"{least}; {found}"
+        fit = pluralize(reach(capacity, request), "fits", "fit")
+        least = fit if enough else f"{least}; {members_fit(capacity, request)}"
     limited = budget.level == "node"
     path = f"limits.node.{budget.key}" if limited else f"workloads.{request.name}.{MACHINE[i].key}"
     under = " under the node limit" if limited else ""
@@ -133,18 +134,18 @@ def _numa(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> Reason
         return Reason(rule=rule, text=text, path=path)
     nodes = able(capacity, request, rule, EVERY)[0]
     if request.gang and any(by_domain(capacity, request, host, 1, rule) > 0 for host in nodes):
-        fit = reach(capacity, request)
-        text = f"needs {_needed(request)} on one NUMA node for each of {request.members} members; {fit} fit"
+        text = f"needs {_needed(request)} on one NUMA node {for_each_member(capacity, request)}"
         return Reason(rule=rule, text=text, path=path)
     frees = {host.name: _free(capacity, host) for host in nodes}
     node = max(frees, key=lambda name: (max(frees[name]), name), default="")
     i = _short(request, frees.get(node, []))
     text = f"{node} has free all that it needs, but no NUMA node of it"
     if i is not None:
-        row, total = _NUMA[i], sum(part[i] for part in frees[node])
-        text = f"{row.amount(max(0, total))} {'are' if row.many else 'is'} free on {node}, but at most "
+        row, total = _NUMA[i], max(0, sum(part[i] for part in frees[node]))
+        several = row.many and row.text(total) != "1"
+        text = f"{row.amount(total)} {'are' if several else 'is'} free on {node}, but at most "
         text += f"{row.text(max(part[i] for part in frees[node]))} on one NUMA node"
-    found = f"; {reach(capacity, request)} of {request.members} members fit" if request.gang else ""
+    found = f"; {members_fit(capacity, request)}" if request.gang else ""
     return Reason(rule=rule, text=f"needs {_needed(request, i)} on one NUMA node; {text}{found}", path=path)
 
 
@@ -197,7 +198,8 @@ def _ceiling(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget) -
     whole = capacity.snapshot.scopes[scope][i] + capacity.snapshot.files(scope, i)
     itself = i in ITSELF
     need = request.usage[i] * (request.members if request.gang and itself else 1)
-    each = f"needs {noun.amount(need)}" + (f" for each of {request.members} members" if request.gang and not itself else "")
+    members = pluralize(request.members, "member")
+    each = f"needs {noun.amount(need)}" + (f" for each of {members}" if request.gang and not itself else "")
     text = f"{each}; {scope} has {noun.text(max(0, left))} left of {noun.text(whole)}"
     text += _by_whom(capacity, scope, i, noun) if budget.level == "team" else ""
     return Reason(rule=budget.shown_as, text=text, path=f"{capacity.snapshot.given[scope, i]}.{budget.key}")
@@ -218,7 +220,7 @@ def _by_whom(capacity: FreeCapacity, team: str, resource: int, noun: Noun) -> st
 
 
 def _gang(capacity: FreeCapacity, request: WorkloadRequest) -> str:
-    return f"all {request.members} members run or none; {reach(capacity, request)} fit"
+    return f"all {request.members} members run or none; {pluralize(reach(capacity, request), 'fits', 'fit')}"
 
 
 def _states(capacity: FreeCapacity, request: WorkloadRequest) -> Reason:
@@ -242,7 +244,7 @@ def fits_here(snapshot: Snapshot, capacity: FreeCapacity, request: WorkloadReque
         parts = [f"{count} here, {host.state}"]
         if request.gpus:
             model = f" {host.model}" if host.model else ""
-            whole = f"{request.gpus} of its {host.capacity[GPUS]}{model} GPUs each, {free[GPUS]} left"
+            whole = f"{request.gpus} of its {pluralize(host.capacity[GPUS], f'{model} GPU'.strip())} each, {free[GPUS]} left"
             part = (
                 f"{GpuCount(request.share)} of one{model} GPU each, time-shared and not isolated; {free[GPUS]} whole ones left"
             )
@@ -276,7 +278,7 @@ def holds(capacity: FreeCapacity, name: str, rules: tuple[str, ...], places: Set
         named += found
         where |= nodes if found else set()
     on = sorted(where or _in_the_way(capacity, "", counts, places) or counts)
-    what = " and ".join(dict.fromkeys(named)) or f"{sum(counts[node] for node in on)} places"
+    what = " and ".join(dict.fromkeys(named)) or pluralize(sum(counts[node] for node in on), "place")
     more = f" and {len(on) - 4} more" if len(on) > 4 else ""
     priority = next(key for key, value in PRIORITIES.items() if value == other.priority)
     firm = "" if other.movable else ", and is not moved (`movable: false`)"
@@ -334,7 +336,8 @@ def not_stopped(capacity: FreeCapacity, request: WorkloadRequest, holders: tuple
 def budget_spent(snapshot: Snapshot, spent: int) -> Reason:
     """Why it has no other place, although there is capacity."""
     allowed = snapshot.stack.solve.moves
-    text = f"lost its slot; placing it elsewhere would exceed `solve.moves`: {spent} of {allowed} are used"
+    used = pluralize(spent, f"of {allowed} is", f"of {allowed} are")
+    text = f"lost its slot; placing it elsewhere would exceed `solve.moves`: {used} used"
     return Reason(rule="moves_stay_in_budget", text=text, path="solve.moves")
 
 
@@ -362,5 +365,5 @@ def devices_taken(request: WorkloadRequest, nodes: Iterable[str]) -> Reason:
 def budget(snapshot: Snapshot, needed: int) -> Reason:
     """Why no capacity is freed for it."""
     allowed = snapshot.stack.solve.moves
-    text = f"one change may move {allowed} running allocations; moving {needed} would free enough capacity"
+    text = f"one change may move {pluralize(allowed, 'running allocation')}; moving {needed} would free enough capacity"
     return Reason(rule="moves_stay_in_budget", text=text, path="solve.moves")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from swarm_iac.model.device import WHOLE, format_devices
 from swarm_iac.model.gpus.mig import SLICES
 from swarm_iac.model.placement import Reason
-from swarm_iac.solver.explain.counting import GPU_RULE, reach
+from swarm_iac.pluralize import pluralize
+from swarm_iac.solver.explain.counting import GPU_RULE, for_each_member
 from swarm_iac.solver.packing.mig_instances import spots
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import GPUS, MACHINE
@@ -28,8 +29,7 @@ def no_position(capacity: FreeCapacity, request: WorkloadRequest, nodes: list[No
     whole = max((capacity.free[host.name][GPUS] for host in nodes), default=0)
     size = request.share * SLICES // WHOLE
     if whole > 0:
-        each = "card is" if whole == 1 else "cards are"
-        least = f"{those}at most {whole} whole {each} free on one"
+        least = f"{those}at most {pluralize(whole, 'whole card is', 'whole cards are')} free on one"
     elif best is None:
         least = f"{those}no card that may be cut is free"
     else:
@@ -38,7 +38,7 @@ def no_position(capacity: FreeCapacity, request: WorkloadRequest, nodes: list[No
         least = f"{those}the most that is free of a card is {free}/{SLICES} of its memory, on {host.name}"
         if free >= size:
             least += f", and {_positions(host, request)} free for it: {_lying(capacity, host.name, card)}"
-    more = f" for each of {request.members} members; {reach(capacity, request)} fit" if request.gang else ""
+    more = f" {for_each_member(capacity, request)}" if request.gang else ""
     path = f"workloads.{request.name}.{MACHINE[GPUS].key}"
     return Reason(rule=GPU_RULE, text=f"needs {format_instances(request)} on one node{more}; {least}", path=path)
 
@@ -68,6 +68,6 @@ def no_part(capacity: FreeCapacity, request: WorkloadRequest, nodes: list[NodeCa
     best = max(left, key=lambda name: (left[name], name), default="")
     least = f"the most that is free of one is {GpuCount(left[best])} on {best}" if left.get(best) else "none has any left"
     share = f"{GpuCount(request.share)} x {request.model}" if request.model else f"{GpuCount(request.share)} of a GPU"
-    each = f" for each of {request.members} members; {reach(capacity, request)} fit" if request.gang else ""
+    each = f" {for_each_member(capacity, request)}" if request.gang else ""
     path = f"workloads.{request.name}.{MACHINE[GPUS].key}"
     return Reason(rule=GPU_RULE, text=f"needs {share} on one card{each}; {those}{least}", path=path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from swarm_iac.model.place.groups import Group
+from swarm_iac.pluralize import pluralize
 from swarm_iac.solver.balance.even import Even
 from swarm_iac.solver.explain.able import listed
 from swarm_iac.solver.explain.counting import EVERY, on_node
@@ -32,7 +33,7 @@ def balance_text(capacity: FreeCapacity, request: WorkloadRequest, group: Group)
     named = f"{', '.join(places[:NAMED])}{more}" if more else listed(places)
     several = len(places) > 1
     if request.gang:
-        found = f"{named} {'take' if several else 'takes'} {least or 'none'} of {request.members} members"
+        found = f"{named} {'take' if several else 'takes'} {least or 'none'} of {pluralize(request.members, 'member')}"
     else:
         found = f"{named} {'have' if several else 'has'} {least or 'none'} and no capacity for one more"
     return f"{group.format(group.of.text)}; {found}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from swarm_iac.model.placement import Placement, Reason
+from swarm_iac.pluralize import pluralize
 from swarm_iac.solver.explain.able import able
-from swarm_iac.solver.explain.counting import EVERY, reach
+from swarm_iac.solver.explain.counting import EVERY, for_each_member, members_fit
 from swarm_iac.solver.explain.domains import LINK_RULE, by_domain
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.domain_seats import Parts, seated
@@ -24,9 +25,9 @@ def reason(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> Reaso
         return Reason(rule=rule, text=f"{need}, and the nodes that would do have none{text}", path=path)
     nodes = able(capacity, request, rule, EVERY)[0]
     if request.gang and any(by_domain(capacity, request, host, 1, rule) > 0 for host in nodes):
-        text = f"{need} for each of {request.members} members; {reach(capacity, request)} fit"
+        text = f"{need} {for_each_member(capacity, request)}"
         return Reason(rule=rule, text=text, path=path)
-    found = f"; {reach(capacity, request)} of {request.members} members fit" if request.gang else ""
+    found = f"; {members_fit(capacity, request)}" if request.gang else ""
     best = max(nodes, key=lambda host: (max(free_of(capacity, host)[1], default=0), host.name), default=None)
     if best is None:
         return Reason(rule=rule, text=f"{need}, and no node has such free{found}", path=path)
@@ -35,8 +36,9 @@ def reason(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> Reaso
     if most >= request.gpus:
         text = f"{best.name} has free all that it needs, but not on linked GPUs{on}"
     else:
-        has = f"{most} in each group of linked ones" if {*groups} == {most} else f"at most {most} of them are linked"
-        text = f"{count} GPUs are free on {best.name}, but {has}"
+        linked = pluralize(most, "of them is linked", "of them are linked")
+        has = f"{most} in each group of linked ones" if {*groups} == {most} else f"at most {linked}"
+        text = f"{pluralize(count, 'GPU is', 'GPUs are')} free on {best.name}, but {has}"
     return Reason(rule=rule, text=f"{need}; {text}{found}", path=path)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from swarm_iac.model.gpus.mig import part_of
 from swarm_iac.model.placement import Reason
+from swarm_iac.pluralize import pluralize
 from swarm_iac.solver.explain.able import listed
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import ALL_GPUS, COUNTED, Budget
@@ -32,7 +33,7 @@ def reason(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget) -> 
     rests = [
         f"{noun.text(max(0, left[model]))} left of {noun.text(snapshot.models[scope][model])} on {model}" for model in models
     ]
-    each = f" for each of {request.members} members" if request.gang else ""
+    each = f" for each of {pluralize(request.members, 'member')}" if request.gang else ""
     text = f"needs {noun.amount(request.usage[budget.place])}{each}; {scope} has {listed(rests)}{_others(capacity, request)}"
     return Reason(rule=budget.shown_as, text=text, path=snapshot.given[of_model(scope, models[0]), budget.place])
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Allocation, Placement, Reason
+from swarm_iac.pluralize import pluralize
 from swarm_iac.solver.explain.counting import possible
 from swarm_iac.solver.shares.entitled import share_of, shared, used_by
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
@@ -107,7 +108,7 @@ def _beside(snapshot: Snapshot, line: tuple[str, ...], depth: int) -> list[str]:
 
 def _others(snapshot: Snapshot, teams: list[str], held: Mapping[str, int], due: Mapping[str, int]) -> str:
     parts = [f"{_team(team)} ({_count(snapshot, held[team])}, due {_count(snapshot, due[team])})" for team in teams[:NAMED]]
-    return ", ".join(parts) + (f" and {len(teams) - NAMED} more teams" if len(teams) > NAMED else "")
+    return ", ".join(parts) + (f" and {pluralize(len(teams) - NAMED, 'more team')}" if len(teams) > NAMED else "")
 
 
 def _team(name: str) -> str:

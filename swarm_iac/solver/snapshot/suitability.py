@@ -10,6 +10,7 @@ from swarm_iac.model.device import share_text
 from swarm_iac.model.gpus.worth import Weights
 from swarm_iac.model.hardware import numa_part
 from swarm_iac.model.place.where import GROUP_RULES, PREFERENCES, Where
+from swarm_iac.pluralize import pluralize
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.units import Bytes
@@ -106,7 +107,9 @@ class NodeRule:
 def _selected(snapshot: Snapshot, request: WorkloadRequest) -> str:
     labels = ", ".join(f"{key}: {value}" for key, value in request.select)
     count = sum(selector_matches(request, host) for host in snapshot.nodes.values())
-    have = f"{count} of {len(snapshot.nodes)} have it, and none of them has capacity" if count else "no node has it"
+    one, many = "has it, and has no capacity", "have it, and none of them has capacity"
+    every = len(snapshot.nodes)
+    have = pluralize(count, f"of {every} {one}", f"of {every} {many}") if count else "no node has it"
     return f"asks for nodes with {labels}; {have}"
 
 
@@ -152,7 +155,7 @@ def _untolerated(snapshot: Snapshot, request: WorkloadRequest) -> str:
     nodes = snapshot.nodes.values()
     counts = Counter(taint for host in nodes if _matches(request, host) for taint in keeping_off(request, host))
     counts = counts or Counter(taint for host in nodes for taint in keeping_off(request, host))
-    most = [f"{taint} on {count} of {len(nodes)} nodes" for taint, count in counts.most_common(_TAINTS)]
+    most = [f"{taint} on {count} of {pluralize(len(nodes), 'node')}" for taint, count in counts.most_common(_TAINTS)]
     more = f" and {len(counts) - _TAINTS} more" if len(counts) > _TAINTS else ""
     return f"taints keep it off nodes: {', '.join(most)}{more}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from swarm_iac.errors import Problem
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.stack import Stack
+from swarm_iac.pluralize import pluralize
 from swarm_iac.stackfile.reading.source import Source
 from swarm_iac.units import GpuCount
 
@@ -19,7 +20,8 @@ def guarantee_problems(stack: Stack, source: Source) -> list[Problem]:
     for name, team in stack.teams.items():
         limit = stack.limits.of_team(name, team).limit("gpus")
         if team.guarantee.gpus and limit is not None and limit * top < team.guarantee.gpus * WHOLE:
-            text = f"{team.guarantee.gpus} GPUs are guaranteed, and team {name} may have {GpuCount(limit)}"
+            gpus_are = pluralize(team.guarantee.gpus, "GPU is", "GPUs are")
+            text = f"{gpus_are} guaranteed, and team {name} may have {GpuCount(limit)}"
             hint = "lower the guarantee, or raise the limit of the team"
             problems.append(Problem(source.place(f"teams.{name}.guarantee"), f"teams.{name}.guarantee", text, hint))
     if not stack.nodes or any(node.hardware not in stack.hardware for node in stack.nodes.values()):
@@ -29,7 +31,7 @@ def guarantee_problems(stack: Stack, source: Source) -> list[Problem]:
     most = sum(_together(stack, name) for name, team in stack.teams.items() if team.parent not in stack.teams)
     if most > there:
         first = next(name for name, team in stack.teams.items() if team.guarantee.gpus)
-        text = f"{GpuCount(most)} GPUs are guaranteed to teams, and the nodes have {GpuCount(there)}"
+        text = f"{pluralize(GpuCount(most), 'GPU is', 'GPUs are')} guaranteed to teams, and the nodes have {GpuCount(there)}"
         hint = "lower some guarantees: what is not guaranteed is shared by weight"
         problems.append(Problem(source.place(f"teams.{first}.guarantee"), f"teams.{first}.guarantee", text, hint))
     return problems

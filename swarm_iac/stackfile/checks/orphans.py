@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from swarm_iac.errors import Place, Problem, StackFileError
 from swarm_iac.model.placement import Placement
+from swarm_iac.pluralize import pluralize
 from swarm_iac.stackfile.reading.compose import compose
 from swarm_iac.stackfile.reading.ranges import expand
 from swarm_iac.stackfile.reading.text import decode
@@ -33,9 +34,10 @@ def orphan_problem(raw: bytes, file: str, running: Placement) -> Problem | None:
         return None
     gone = sorted({one.node for one in held})
     shown = ", ".join(gone[:_SHOWN]) + (f" and {len(gone) - _SHOWN} more" if len(gone) > _SHOWN else "")
+    run = pluralize(len(held), "allocation runs", "allocations run")
     return Problem(
         Place(file, line, 1),
         "nodes",
-        f"{len(held)} allocations run, by the lock, on nodes that this file has no more: {shown}",
+        f"{run}, by the lock, on nodes that this file has no more: {shown}",
         f"`git checkout -- {file}` brings them back; a node leaves by `state: drain` first",
     )

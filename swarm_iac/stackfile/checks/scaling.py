@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from swarm_iac.model.workload import Workload
+from swarm_iac.pluralize import pluralize
 
 #: The most that one workload may have above what it is guaranteed.
 MOST_LIVE = 10_000
@@ -20,7 +21,7 @@ def scaling_problems(path: str, workload: Workload) -> Iterator[tuple[str, str, 
         yield f"{path}.scale", "a gang keeps its size: all members run, or none", hint
     elif count.least == count.most:
         hint = f"write a range, such as replicas: {count.least}..{max(count.least + 1, 2 * count.least)}, or leave `scale` out"
-        yield f"{path}.scale", f"there is no range to scale in: it has {count.least} replicas", hint
+        yield f"{path}.scale", f"there is no range to scale in: it has {pluralize(count.least, 'replica')}", hint
     elif count.most - count.least > MOST_LIVE:
         text = f"{count.most - count.least:,} replicas above the guaranteed {count.least:,} are more than {MOST_LIVE:,}"
         yield f"{path}.replicas", text, "lower the upper end; guarantee more of them if they are needed"

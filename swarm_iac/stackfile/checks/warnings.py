@@ -17,6 +17,7 @@ from swarm_iac.model.resources.table import LIMITS, RESOURCES, UNDECLARED
 from swarm_iac.model.settings import GIANT_PAGE, HUGE_PAGE
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
+from swarm_iac.pluralize import pluralize
 from swarm_iac.stackfile.checks.feasibility import holds
 from swarm_iac.stackfile.reading.messages import nearest
 from swarm_iac.stackfile.reading.source import Loaded, Source, Step, join
@@ -105,7 +106,8 @@ def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:
         if one.kind == "serve" and one.run is None:
             yield path, "is a service without `run`: its place is held, and nothing is started in it", "add `run: {command: …}`"
         if one.replicas.most > one.replicas.least and one.scale is None:
-            words = f"has no use for more than {one.replicas.least} replicas: nothing says what their number follows"
+            most = pluralize(one.replicas.least, "replica")
+            words = f"has no use for more than {most}: nothing says what their number follows"
             yield (
                 f"{path}.replicas",
                 words,
@@ -303,5 +305,6 @@ def _power_saving(stack: Stack) -> Iterator[tuple[str, str, str]]:
     for name, one in stack.power_saving.items():
         count = sum(node.power_saving == name for node in stack.nodes.values())
         if count <= one.keep:
-            words = f"{count} nodes name it, and {one.keep} stay powered on: none is ever powered off"
+            names, stays = pluralize(count, "node names", "nodes name"), pluralize(one.keep, "stays", "stay")
+            words = f"{names} it, and {stays} powered on: none is ever powered off"
             yield f"power_saving.{name}", words, "lower `keep`, or write `power_saving` at more nodes"

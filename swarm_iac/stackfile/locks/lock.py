@@ -24,6 +24,7 @@ from swarm_iac.model.placement import Allocation, Growing, Lighter, Placement, U
 from swarm_iac.model.resources.table import SIZES, sizes
 from swarm_iac.model.service.variants import applied
 from swarm_iac.model.stack import Stack
+from swarm_iac.pluralize import pluralize
 from swarm_iac.stackfile.locks import fast_reader
 from swarm_iac.stackfile.locks.digests import Decided
 from swarm_iac.stackfile.reading.compose import compose
@@ -329,7 +330,8 @@ def validity(lock: Lock, stack: Stack) -> tuple[str, ...]:
         if missing:
             reasons.append(f"{name}: nothing is decided about replica {', '.join(missing[:10])}")
         elif len(known) > workload.members and not reasons:
-            reasons.append(f"{name}: {workload.members} of its replicas are wanted, and {len(known)} were decided")
+            wanted = pluralize(workload.members, "of its replicas is wanted", "of its replicas are wanted")
+            reasons.append(f"{name}: {wanted}, and {pluralize(len(known), 'was', 'were')} decided")
     return tuple(reasons)
 
 

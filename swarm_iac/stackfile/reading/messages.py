@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from swarm_iac.errors import Problem
+from swarm_iac.pluralize import pluralize
 from swarm_iac.stackfile.reading.compose import describe
 from swarm_iac.stackfile.reading.other_words import hint_for_key, hint_for_value
 from swarm_iac.stackfile.reading.source import Document, Step, join
@@ -119,7 +120,8 @@ def problems(document: Document, error: ValidationError, model: type[BaseModel])
     found = [problem(document, one, model) for one in error.errors(include_url=False)[:_SHOWN]]
     if error.error_count() > _SHOWN:
         last = found[-1]
-        more = f"there are {error.error_count() - _SHOWN:,} more mistakes in this file"
+        rest = error.error_count() - _SHOWN
+        more = f"there {'is' if rest == 1 else 'are'} {pluralize(f'{rest:,}', 'more mistake')} in this file"
         found.append(Problem(replace(last.place, column=last.place.column + 1), "", more, "`swarm solve` writes it again"))
     return tuple(found)
 

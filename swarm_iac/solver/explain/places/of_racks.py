@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from swarm_iac.model.placement import Reason
 from swarm_iac.solver.explain.able import able
-from swarm_iac.solver.explain.counting import reach
+from swarm_iac.solver.explain.counting import for_each_member
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import Budget
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, WorkloadRequest
@@ -50,6 +50,6 @@ def supply(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget, cor
     free = {b.name: capacity.free[b.name][budget.place] for b in hosts}
     best = min(free, key=lambda name: (capacity.snapshot.nodes[name].power_of(request) - free[name], name))
     need, left = capacity.snapshot.nodes[best].power_of(request), max(0, free[best])
-    each = f" for each of {request.members} members; {reach(capacity, request)} fit" if request.gang and need <= left else ""
+    each = f" {for_each_member(capacity, request)}" if request.gang and need <= left else ""
     text = f"needs {Watts(need)} more of a node's power{each}; {those}the most that is left is {Watts(left)} on {best}"
     return Reason(rule=budget.shown_as, text=text, path=f"hardware.{capacity.snapshot.stack.nodes[best].hardware}.power")
