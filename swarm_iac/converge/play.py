@@ -47,7 +47,7 @@ def folder() -> Path:
     for left in Path(tempfile.gettempdir()).glob("swarm-run-*-*"):
         pid = left.name.split("-")[2]
         with contextlib.suppress(OSError):
-            if pid.isdigit() and not psutil.pid_exists(int(pid)) and left.stat().st_uid == os.geteuid():
+            if pid.isdecimal() and not psutil.pid_exists(int(pid)) and left.stat().st_uid == os.geteuid():
                 shutil.rmtree(left, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=f"swarm-run-{os.getpid()}-"))
 

@@ -257,6 +257,12 @@ def test_no_module_is_loaded_that_the_command_does_not_need() -> None:
     assert "operator" in loaded and not loaded & {"accounts", "inspection", "pull_requests", "web"}
 
 
+def test_a_digit_that_is_no_number_is_a_mistake_like_any_other(fleet: Path) -> None:
+    for code, words in ((2, ("what-if", "workloads[²].replicas=2")), (1, ("why", "chat-²"))):
+        ended = swarm(*words, at=fleet)
+        assert ended.code == code and "²" in ended.err
+
+
 def test_in_a_pipe_no_line_ends_in_padding() -> None:
     for words in (("plan", "--offline", "examples/06-a-drained-node/stack.yaml"), ("solve", "--help")):
         ended = swarm(*words, at=ROOT)

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from swarm_node.exporter import labels as holders
 from swarm_node.exporter import of_allocations, of_directories, of_network, of_units
@@ -57,6 +57,7 @@ def test_what_a_kernel_does_not_count_is_absent(l40s: Measured) -> None:
 
 
 @settings(deadline=None)
+@example("0\t²")  # a digit for Python, and no number
 @given(st.text(max_size=200))
 def test_no_text_in_a_file_of_the_kernel_breaks_a_sample(text: str) -> None:
     of_allocations.pairs(text)

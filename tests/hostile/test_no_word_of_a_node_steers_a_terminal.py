@@ -122,7 +122,7 @@ def test_a_refusal_that_quotes_a_file(monkeypatch: pytest.MonkeyPatch, capsys: p
     def fails() -> None:
         raise SwarmError(STEERS, hint=STEERS)
 
-    monkeypatch.setattr("swarm_iac.cli.application.application", lambda: fails)
+    monkeypatch.setattr("swarm_iac.cli.application.application", lambda first: fails)
     with pytest.raises(SystemExit):
         command.main()
     harmless(capsys.readouterr().err)

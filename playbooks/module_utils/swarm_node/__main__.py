@@ -27,7 +27,7 @@ def main(arguments: List[str]) -> int:
 
         hold()
         return 0
-    if verb in ("sample", "lend") or (verb == "serve" and arguments[1:2] and arguments[1].isdigit()):
+    if verb in ("sample", "lend") or (verb == "serve" and arguments[1:2] and arguments[1].isdecimal()):
         return _endless(verb, arguments[1:])
     if verb not in ("observe", "step", "history", "install", "metrics"):
         print(_USAGE, file=sys.stderr)

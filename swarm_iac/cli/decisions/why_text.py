@@ -46,7 +46,7 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
     Raises SwarmError for an unknown one.
     """
     stem, _, index = workload.rpartition("-")
-    if workload not in decision.stack.workloads and index.isdigit() and stem in decision.stack.workloads:
+    if workload not in decision.stack.workloads and index.isdecimal() and stem in decision.stack.workloads:
         workload = stem  # the replicas of a workload share their reasons
     if workload not in decision.stack.workloads:
         near = nearest(workload, {*decision.stack.workloads, *decision.stack.nodes})

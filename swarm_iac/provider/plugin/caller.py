@@ -43,7 +43,7 @@ def account(peer: str, served: int = 0) -> int | None:
     if not _TABLES[0].exists():
         return None
     port = peer.rpartition(":")[2]
-    if not port.isdigit():
+    if not port.isdecimal():
         return -1
     for table in _TABLES:
         try:

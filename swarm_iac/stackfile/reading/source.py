@@ -46,7 +46,7 @@ class Document:
         node: YamlNode | None = self.root
         rest = path
         while rest:
-            if rest.startswith("[") and "]" in rest and (inner := rest[1 : rest.index("]")]).isdigit():
+            if rest.startswith("[") and "]" in rest and (inner := rest[1 : rest.index("]")]).isdecimal():
                 step: Step = int(inner)
                 rest = rest[rest.index("]") + 1 :].removeprefix(".")
             else:

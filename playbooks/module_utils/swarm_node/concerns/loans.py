@@ -78,7 +78,7 @@ def _takes_part(own: Mapping[str, Any]) -> bool:
 
 def _number(context: Context, allocation: str, file: str) -> Optional[int]:
     text = context.read(f"{folder(allocation)}/{file}") or ""
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isdecimal() else None
 
 
 def _used(context: Context, allocation: str) -> Optional[int]:

@@ -50,7 +50,7 @@ def _disks(text: Optional[str], who: Dict[str, str]) -> Iterator[Sample]:
     for line in text.splitlines():
         for pair in line.split()[1:]:
             key, _, value = pair.partition("=")
-            if key in total and value.isdigit():
+            if key in total and value.isdecimal():
                 total[key] += int(value)
     for direction, letter in (("read", "r"), ("write", "w")):
         yield "swarm_allocation_io_bytes_total", {**who, "direction": direction}, total[f"{letter}bytes"]
@@ -60,7 +60,7 @@ def _disks(text: Optional[str], who: Dict[str, str]) -> Iterator[Sample]:
 def pairs(text: Optional[str]) -> Dict[str, int]:
     """Lines `key number` of a file of the kernel."""
     split = (line.split() for line in (text or "").splitlines())
-    return {words[0]: int(words[1]) for words in split if len(words) == 2 and words[1].isdigit()}
+    return {words[0]: int(words[1]) for words in split if len(words) == 2 and words[1].isdecimal()}
 
 
 def pressure(text: Optional[str]) -> Dict[str, int]:
@@ -69,10 +69,10 @@ def pressure(text: Optional[str]) -> Dict[str, int]:
     for line in (text or "").splitlines():
         kind, _, rest = line.partition(" ")
         total = rest.rpartition("total=")[2]
-        if kind in ("some", "full") and total.isdigit():
+        if kind in ("some", "full") and total.isdecimal():
             found[kind] = int(total)
     return found
 
 
 def _number(text: Optional[str]) -> Optional[int]:
-    return int(text) if text and text.isdigit() else None
+    return int(text) if text and text.isdecimal() else None

@@ -26,6 +26,6 @@ def collect(context: Context, labels: Labels) -> List[Sample]:
         state, restarts = shown.get("ActiveState", ""), shown.get("NRestarts", "")
         if state in STATES:
             found += [("swarm_allocation_unit_state", {**units[name], "state": one}, int(one == state)) for one in STATES]
-        if restarts.isdigit():
+        if restarts.isdecimal():
             found.append(("swarm_allocation_restarts_total", units[name], int(restarts)))
     return found

@@ -35,7 +35,7 @@ def facts(context: Context, cards: gpus.Cards, unread: List[str]) -> Dict[str, A
 
 def _numa(context: Context) -> Dict[str, str]:
     home = "/sys/devices/system/node"
-    nodes = [name for name in context.names(home) if name.startswith("node") and name[4:].isdigit()]
+    nodes = [name for name in context.names(home) if name.startswith("node") and name[4:].isdecimal()]
     return {name[4:]: context.read(f"{home}/{name}/cpulist") or "" for name in nodes}
 
 
@@ -67,5 +67,5 @@ def _interfaces(context: Context) -> Dict[str, int]:
     for name in context.names("/sys/class/net"):
         if os.path.exists(context.path(f"/sys/class/net/{name}/device")):
             speed = context.read(f"/sys/class/net/{name}/speed") or "0"  # EINVAL while down, -1 when unknown [Mbit/s]
-            found[name] = int(speed) * 10**6 if speed.isdigit() else 0
+            found[name] = int(speed) * 10**6 if speed.isdecimal() else 0
     return found
