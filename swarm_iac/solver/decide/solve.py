@@ -276,7 +276,8 @@ def _cleared(snapshot: Snapshot, classified: Classified, most: dict[str, int], w
         before = counts
         counts, rounds = cleared(snapshot, classified, most, counts, watch, in_all(snapshot, CHANGE), bounds)
         counts = eased(snapshot, classified, restored(snapshot, classified, counts, watch.ended))
-        counts = kept_first(snapshot, classified, counts, watch.ended)
+        if not watch.stopped:
+            counts = kept_first(snapshot, classified, counts, watch.ended)
         bounds = beside_it(snapshot, counts, before, most, classified, bounds, watch.ended)
         limit = columns(snapshot, watch, large=True).part(OTHERS["change"])
         deep = effort == "thorough"  # a person waits for a change, and seldom for the proof on what has no GPUs
