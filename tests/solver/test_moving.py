@@ -15,6 +15,7 @@ from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, solve_keeping
 from swarm_iac.solver.bounds.move_bound import Still, fewest_by_columns
+from swarm_iac.solver.decide.clearing import kept_first
 from swarm_iac.solver.repair.fewest_moves import moved
 from swarm_iac.solver.repair.newcomers import made_way
 from swarm_iac.solver.repair.replica_moves import rearranged
@@ -24,7 +25,7 @@ from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, around, by_workload, classify
 from tests.solver.fleets import stack_of
-from tests.solver.oracle import accepted, as_large, fewest, reached, recarded
+from tests.solver.oracle import accepted, as_large, fewest, reached, recarded, with_shares
 
 CASES = 60 if os.environ.get("HYPOTHESIS_PROFILE") == "full" else 20
 
@@ -107,15 +108,15 @@ def test_parts_that_are_laid_on_cards_less_well_than_they_were_find_home() -> No
     assert undo_moves(snapshot, classify(snapshot), away) == Counter({("new", "two"): 1} | {(name, "one"): 1 for name in old})
 
 
-def _one_stopped(new: dict[str, Any]) -> tuple[Stack, Placement, Snapshot, Classified]:
+def _one_stopped(new: dict[str, Any], **rest: Any) -> tuple[Stack, Placement, Snapshot, Classified]:
     """`held` ran with all 8 GPUs of n0 and `more` with 4 of n1; `more` asks for 2 replicas now, and `new` is new."""
     nodes = {f"n{i}": {"hardware": "h100"} for i in range(2)}
     held, more = {"each": {"gpus": 8}}, {"each": {"gpus": 4}}
     last = solve(stack_of({"n0": nodes["n0"]}, {"held": held})).placement
     (also,) = solve(stack_of({"n1": nodes["n1"]}, {"more": more})).placement.allocations
     last = last.model_copy(update={"allocations": (*last.allocations, also)})
-    stack = stack_of(nodes, {"more": more | {"replicas": 2}, "held": held, "new": new})
-    snapshot = snapshot_of(stack, last)
+    stack = stack_of(nodes, {"more": more | {"replicas": 2}, "held": held, "new": new}, **rest)
+    snapshot = with_shares(stack, last)
     return stack, last, snapshot, classify(snapshot)
 
 
@@ -133,6 +134,17 @@ def test_what_is_new_makes_way_for_an_equal_that_ran(new: dict[tuple[str, str], 
     found = list(made_way(snapshot, classified, ran + Counter(new), lambda: False))
     assert found and all(counts["held", "n0"] == 1 and accepted(stack, last, counts) for counts in found)
     assert all(not ran - counts for counts in found), "and nothing else that ran stops"
+
+
+def test_on_a_large_fleet_nothing_makes_way_that_a_team_is_due() -> None:
+    teams = {"a": {"users": ["ada"], "share": 1}, "b": {"users": ["bo"], "share": 1}}
+    new, counts = {"user": "bo", "each": {"gpus": 8}}, Counter({("more", "n1"): 1, ("new", "n0"): 1})
+    for rest, there in (({}, "held"), ({"teams": teams, "solve": {"reclaim": True}}, "new")):
+        _, _, snapshot, classified = _one_stopped(new, **rest)
+        found = kept_first(snapshot, classified, counts, lambda: False)
+        assert found == Counter({("more", "n1"): 1, (there, "n0"): 1}) or found == Counter(
+            {("more", "n1"): 2, (there, "n0"): 1}
+        )
 
 
 def test_nothing_makes_way_for_less_that_ran_or_for_a_lower_priority() -> None:

@@ -16,7 +16,6 @@ import numpy.typing as npt
 from swarm_iac.model.place.groups import SITE_LINKS, Level, together
 from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.model.placement import Allocation
-from swarm_iac.pluralize import pluralize
 from swarm_iac.solver.balance.even import left, left_by
 from swarm_iac.solver.balance.evened import Gathered, evened_under
 from swarm_iac.solver.explain import model_limits
@@ -296,17 +295,6 @@ class Ruled:
     def _short_in_rack(self, host: NodeCapacity) -> tuple[bool, ...]:
         left = self.capacity.racks[host.rack or ""]
         return tuple(need > max(0, free) for need, free in zip(host.of_rack(self.request), left, strict=True))
-
-
-def members_fit(capacity: FreeCapacity, request: WorkloadRequest) -> str:
-    """How many members of a gang have a place, as in `3 of 4 members fit`."""
-    every = pluralize(request.members, "member")
-    return pluralize(reach(capacity, request), f"of {every} fits", f"of {every} fit")
-
-
-def for_each_member(capacity: FreeCapacity, request: WorkloadRequest) -> str:
-    """Of what each member of a gang needs, as in `for each of 4 members; 3 fit`."""
-    return f"for each of {pluralize(request.members, 'member')}; {pluralize(reach(capacity, request), 'fits', 'fit')}"
 
 
 def _by_ceiling(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str]) -> int:

@@ -12,11 +12,12 @@ from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.pluralize import pluralize
 from swarm_iac.solver.explain import of_links, of_models
 from swarm_iac.solver.explain.able import able, listed
-from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, for_each_member, members_fit, on_node, reach
+from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, on_node, reach
 from swarm_iac.solver.explain.domains import DOMAINS, LINK_RULE, NUMA_RULE, by_domain
 from swarm_iac.solver.explain.no_position import format_instances, no_part, no_position
 from swarm_iac.solver.explain.of_balance import balance_text
 from swarm_iac.solver.explain.places import of_racks, of_sites
+from swarm_iac.solver.explain.places.of_members import for_each_member, members_fit
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.domain_seats import Parts, seated
 from swarm_iac.solver.snapshot.layout import (

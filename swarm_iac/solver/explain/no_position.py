@@ -6,7 +6,8 @@ from swarm_iac.model.device import WHOLE, format_devices
 from swarm_iac.model.gpus.mig import SLICES
 from swarm_iac.model.placement import Reason
 from swarm_iac.pluralize import pluralize
-from swarm_iac.solver.explain.counting import GPU_RULE, for_each_member
+from swarm_iac.solver.explain.counting import GPU_RULE
+from swarm_iac.solver.explain.places.of_members import for_each_member
 from swarm_iac.solver.packing.mig_instances import spots
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import GPUS, MACHINE

@@ -5,8 +5,9 @@ from __future__ import annotations
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.pluralize import pluralize
 from swarm_iac.solver.explain.able import able
-from swarm_iac.solver.explain.counting import EVERY, for_each_member, members_fit
+from swarm_iac.solver.explain.counting import EVERY
 from swarm_iac.solver.explain.domains import LINK_RULE, by_domain
+from swarm_iac.solver.explain.places.of_members import for_each_member, members_fit
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.domain_seats import Parts, seated
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from swarm_iac.model.placement import Reason
 from swarm_iac.solver.explain.able import able
-from swarm_iac.solver.explain.counting import for_each_member
+from swarm_iac.solver.explain.places.of_members import for_each_member
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import Budget
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, WorkloadRequest
