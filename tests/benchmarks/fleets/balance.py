@@ -10,9 +10,21 @@ from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Workload
 
+#: What is known of the stack that was asked about last: that of a large fleet is asked about thousands of times.
+_last: list[tuple[Stack, dict[str, dict[str, str]]]] = []
+
 
 def compared(stack: Stack, name: str) -> dict[str, str]:
     """The racks, or sites, that are compared; with `within: site` of racks the site of each."""
+    if not _last or _last[0][0] is not stack:
+        _last[:] = [(stack, {})]
+    known = _last[0][1]
+    if name not in known:
+        known[name] = _compared(stack, name)
+    return known[name]
+
+
+def _compared(stack: Stack, name: str) -> dict[str, str]:
     workload = stack.workloads[name]
     balance, within = workload.place.balance, workload.place.within
     assert balance is not None
@@ -110,7 +122,10 @@ def even(stack: Stack, name: str, nodes: Iterable[str]) -> bool:
     assert balance is not None
     among = compared(stack, name)
     counts = Counter(where(stack, node, balance.over) for node in nodes)
-    return all(counts[p] - counts[q] <= balance.skew for p in among for q in among if among[p] == among[q])
+    fewest: dict[str, int] = {}
+    for q, near in among.items():
+        fewest[near] = min(counts[q], fewest.get(near, counts[q]))
+    return all(counts[p] - fewest[near] <= balance.skew for p, near in among.items())
 
 
 def takes_no_more(stack: Stack, name: str, nodes: list[str], node: str) -> bool:

@@ -45,16 +45,6 @@ def holding(stack: Stack, ones: list[Allocation], who: str, model: str, day: dat
     ]
 
 
-def leaves(stack: Stack, ones: list[Allocation], workload: str, node: str, day: datetime.date) -> bool:
-    """Do the limits leave one more replica of a workload on the node, beside all that stands?"""
-    request, model = stack.workloads[workload], stack.hardware_of(node).gpus.model
-    need = request.each.gpus.count * request.each.gpus.part
-    for who, limits in ceilings(stack, request.user, day) if need and model else ():
-        if model in limits and held(holding(stack, ones, who, str(model), day)) + need > limits[str(model)]:
-            return False
-    return True
-
-
 def held(ones: list[Allocation]) -> int:
     """Thousandths of GPUs."""
     return sum(one.part for a in ones for one in a.gpus)

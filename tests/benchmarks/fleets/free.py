@@ -55,6 +55,9 @@ class Free:
         self.users: dict[str, list[int]] = {}
         self.teams: dict[str, list[int]] = {}
         self.stands: dict[str, list[Allocation]] = defaultdict(list)
+        #: Thousandths of GPUs of a model that count in the limits of each: `user ada`, `team a`, `the cluster`.
+        self.models: Counter[tuple[str, str | None]] = Counter()
+        self.limits: dict[str, list[tuple[str, dict[str, int]]]] = {}
         #: Who is away from whom, by either's word.
         self.strangers: dict[str, set[str]] = defaultdict(set)
         for name, workload in stack.workloads.items():
@@ -103,6 +106,8 @@ class Free:
         self.cores[a.node] ^= set(a.cpus)
         if a.ended:  # its files are all that is there
             return
+        for who, _ in self._limits(workload.user) if a.gpus else ():
+            self.models[who, self.stack.hardware_of(a.node).gpus.model] += sign * use[0]
         if sign > 0:
             self.stands[a.workload].append(a)
         else:
@@ -220,8 +225,16 @@ class Free:
 
     def below_models(self, name: str, node: str) -> bool:
         """Do the limits on the node's GPU model leave one more replica?"""
-        ones = [a for stands in self.stands.values() for a in stands]
-        return by_model.leaves(self.stack, ones, name, node, self.today)
+        request, model = self.stack.workloads[name], self.stack.hardware_of(node).gpus.model
+        need = request.each.gpus.count * request.each.gpus.part
+        return not need or all(
+            self.models[who, model] + need <= limits[model] for who, limits in self._limits(request.user) if model in limits
+        )
+
+    def _limits(self, user: str) -> list[tuple[str, dict[str, int]]]:
+        if user not in self.limits:
+            self.limits[user] = list(by_model.ceilings(self.stack, user, self.today))
+        return self.limits[user]
 
     def put(self, name: str, index: int, node: str) -> Allocation | None:
         """Put one more replica there, if it fits."""

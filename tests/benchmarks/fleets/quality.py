@@ -324,12 +324,16 @@ def _gang(stack: Stack, free: Free, name: str, missing: list[int], nodes: list[s
             groups[place(stack, node, workload.place.within) if workload.place.within else ""].append(node)
     for group in groups.values():
         put: list[Allocation] = []
-        for node in group * (len(missing) if workload.place.balance else 1):  # each rack takes one more after the others
-            while len(put) < len(missing) and free.below_ceilings(workload):
-                one = free.put(name, missing[len(put)], node)
-                if one is None:
-                    break
-                put.append(one)
+        for _ in range(len(missing) if workload.place.balance else 1):  # each rack takes one more after the others
+            before = len(put)
+            for node in group:
+                while len(put) < len(missing) and free.below_ceilings(workload):
+                    one = free.put(name, missing[len(put)], node)
+                    if one is None:
+                        break
+                    put.append(one)
+            if len(put) in (before, len(missing)):
+                break
         for one in put:
             free.take(one, -1)
         if len(put) == len(missing):

@@ -11,7 +11,7 @@ from swarm_iac.model.hardware import Hardware
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Workload
-from tests.benchmarks.fleets import balance, by_model
+from tests.benchmarks.fleets import balance
 from tests.benchmarks.fleets.checker import parts, place, size, untolerated
 from tests.benchmarks.fleets.free import Free
 
@@ -146,7 +146,7 @@ def _shape(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
     if where.apart and any(free.near(name, node)):
         yield "are too near to another workload with `apart`"
     workload = stack.workloads[name]
-    if not by_model.leaves(stack, [a for ones in free.stands.values() for a in ones], name, node, free.today):
+    if not free.below_models(name, node):
         yield "have a GPU model whose limit is used up"
     if where.numa and any(size(workload)[:2]) and free.devices(workload, node) is None:
         yield "have it free only over several NUMA nodes"
