@@ -38,6 +38,10 @@ def beyond_balance(placed: PlacementIndex) -> frozenset[str]:
 
 def _apart(placed: PlacementIndex, kept: frozenset[str]) -> Iterator[tuple[str, str, int, str, int]]:
     """Workload, place with an allocation that is not `kept`, its count, and the place with the fewest, if that is too far."""
+    alike: dict[tuple[object, ...], list[str]] = {}  # nodes that nothing but labels tells apart
+    for node, one in placed.stack.nodes.items():
+        taints = tuple(sorted((key, taint.value, taint.teams) for key, taint in one.taints.items()))
+        alike.setdefault((one.hardware, one.tuning, one.state, taints), []).append(node)
     for name, ones in placed.going.items():
         workload = placed.stack.workloads[name]
         balance, within = workload.place.balance, workload.place.within
@@ -45,8 +49,10 @@ def _apart(placed: PlacementIndex, kept: frozenset[str]) -> Iterator[tuple[str, 
             continue
         around = {
             placed.place(node, balance.over): placed.place(node, "site") if within == "site" and balance.over == "rack" else ""
-            for node in placed.stack.nodes
-            if could_hold(placed, workload, node)
+            for nodes in alike.values()
+            if could_hold_but_labels(placed, workload, nodes[0])
+            for node in nodes
+            if not workload.place.select or workload.place.suits(placed.stack.nodes[node].labelled)
         }
         counts = Counter(placed.place(one.node, balance.over) for one in ones)
         for p in sorted({placed.place(one.node, balance.over) for one in ones if one.name not in kept} & around.keys()):
@@ -55,10 +61,10 @@ def _apart(placed: PlacementIndex, kept: frozenset[str]) -> Iterator[tuple[str, 
                 yield name, p, counts[p], q, counts[q]
 
 
-def could_hold(placed: PlacementIndex, workload: Workload, name: str) -> bool:
-    """Is the node ready, does it suit, and could the empty machine hold a replica?"""
+def could_hold_but_labels(placed: PlacementIndex, workload: Workload, name: str) -> bool:
+    """Is the node ready, does it suit but for its labels, and could the empty machine hold a replica?"""
     stack, node = placed.stack, placed.stack.nodes[name]
-    if node.state != "ready" or not workload.place.suits(node.labelled):
+    if node.state != "ready":
         return False
     if node.taints and not workload.place.tolerates(node.taints, stack.teams_of(workload.user)):
         return False
