@@ -16,6 +16,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, solve_keeping
 from swarm_iac.solver.bounds.move_bound import Still, fewest_by_columns
 from swarm_iac.solver.decide.clearing import kept_first
+from swarm_iac.solver.decide.moves import moves_with_causes
 from swarm_iac.solver.repair.fewest_moves import moved
 from swarm_iac.solver.repair.newcomers import made_way
 from swarm_iac.solver.repair.replica_moves import rearranged
@@ -150,6 +151,19 @@ def test_nothing_makes_way_for_less_that_ran_or_for_a_lower_priority() -> None:
     whole: Pairs = Counter({("more", "n1"): 1, ("held", "n0"): 1})
     for counts in (whole, Counter({("more", "n1"): 1, ("new", "n0"): 1})):
         assert list(made_way(snapshot, classified, counts, lambda: False)) == []
+
+
+@pytest.mark.parametrize(
+    ("priority", "why"),
+    [("high", "stops for a higher priority"), ("normal", "stops for others of its priority that hold more")],
+)
+def test_nobody_is_said_to_stop_for_a_higher_priority_where_none_came(priority: str, why: str) -> None:
+    works = {"a": {"each": {"vcpus": 1}}, "b": {"each": {"gpus": 1}, "priority": priority}}
+    stack = stack_of({"n": {}}, works)
+    both = {one.workload: one for one in solve(stack).placement.allocations}
+    snapshot = snapshot_of(stack, Placement(allocations=(both["a"],)))
+    (move,) = moves_with_causes(snapshot, classify(snapshot), Placement(allocations=(both["b"],)))
+    assert (move.name, move.target, move.why) == ("a-0", "", why)
 
 
 def test_a_replica_more_is_new_although_others_of_its_workload_run() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from swarm_iac.model.placement import Allocation, Placement
+from swarm_iac.model.resources.table import held_of
 from swarm_iac.solver.explain.team_shares import called_back
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Classified
@@ -12,6 +15,7 @@ from swarm_iac.solver.solution import Move
 def moves_with_causes(snapshot: Snapshot, classified: Classified, placement: Placement) -> tuple[Move, ...]:
     """Running allocations, still wanted, that leave their node, or the card that they hold a part of."""
     now: dict[str, Allocation] = placement.by_name()
+    highest = _highest(snapshot, placement)
     moves = []
     for found in snapshot.running.values():
         for was in found:
@@ -24,7 +28,7 @@ def moves_with_causes(snapshot: Snapshot, classified: Classified, placement: Pla
                         source=was.node,
                         target=target,
                         forced=forced,
-                        why=_why(snapshot, placement, was, target, forced),
+                        why=_why(snapshot, placement, was, target, forced, highest),
                     )
                 )
     return tuple(sorted(moves, key=lambda move: move.name))
@@ -44,7 +48,7 @@ def _left(snapshot: Snapshot, gang: str) -> str:
     return next((node for node in nodes if node not in snapshot.nodes or snapshot.nodes[node].state in ("drain", "lost")), "")
 
 
-def _why(snapshot: Snapshot, placement: Placement, was: Allocation, target: str, forced: bool) -> str:
+def _why(snapshot: Snapshot, placement: Placement, was: Allocation, target: str, forced: bool, highest: float) -> str:
     host = snapshot.nodes.get(was.node)
     if host is None:
         return f"{was.node} is no longer in the stack"
@@ -60,12 +64,26 @@ def _why(snapshot: Snapshot, placement: Placement, was: Allocation, target: str,
         cut = snapshot.requests[was.workload].profile
         what = "position on a GPU, since MIG instances" if cut else "GPU, since parts of GPUs"
         return f"changes its {what} fit there in no other way" if same else "frees capacity for others"
-    return _why_stopped(snapshot, placement, was)
+    return _why_stopped(snapshot, placement, was, highest)
 
 
-def _why_stopped(snapshot: Snapshot, placement: Placement, was: Allocation) -> str:
+def _why_stopped(snapshot: Snapshot, placement: Placement, was: Allocation, highest: float) -> str:
     request = snapshot.requests[was.workload]
     if request.gang and request.members > len(snapshot.running[was.workload]):
         return f"its gang has {request.members} members now, and not all have a place"
-    lent = called_back(snapshot, Placement(allocations=snapshot.last), placement, was)
-    return lent or "stops for a higher priority"
+    if lent := called_back(snapshot, Placement(allocations=snapshot.last), placement, was):
+        return lent
+    return "stops for a higher priority" if highest > request.priority else "stops for others of its priority that hold more"
+
+
+def _highest(snapshot: Snapshot, placement: Placement) -> float:
+    """The highest priority of those that were not where they are, or held something else."""
+    before = {a.name: a for a in snapshot.last}
+    return max(
+        (
+            snapshot.requests[one.workload].priority
+            for one in placement.going()
+            if (was := before.get(one.name)) is None or was.node != one.node or held_of(was) != held_of(one)
+        ),
+        default=-math.inf,
+    )
