@@ -19,7 +19,7 @@ from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import CHANGE
 from swarm_iac.solver.exact.search import Found, Score
 from swarm_iac.solver.exact.watch import Watch
-from swarm_iac.solver.explain.counting import possible
+from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.tasks import Pairs, classify, full_task
 from tests.solver.crowded import crowded

@@ -15,7 +15,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver import solve
 from swarm_iac.solver.exact.figures import figures, worse
-from swarm_iac.solver.explain.counting import possible
+from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.shares.entitled import entitled
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from tests.solver.fleets import stack_of

@@ -18,7 +18,7 @@ from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver import solve
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.bounds.gpu_bounds import PriorityBounds, level_bounds
-from swarm_iac.solver.explain.counting import possible
+from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.snapshot.binding_limits import without_slack
 from swarm_iac.solver.snapshot.from_stack import snapshot_of

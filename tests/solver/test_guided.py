@@ -14,7 +14,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Scale, solve
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.decide.guided import guided
-from swarm_iac.solver.explain.counting import possible
+from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.repair.ruin_recreate import value

@@ -19,7 +19,7 @@ from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, why
 from swarm_iac.solver.exact.rules.numa import UNIONS
-from swarm_iac.solver.explain.counting import possible
+from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.packing.gpu_domains import Pool, closest, unions
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.repair.kinds import kinds_of

@@ -12,7 +12,7 @@ from swarm_iac.solver import solve
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.bounds.gpu_bounds import level_bounds
 from swarm_iac.solver.bounds.other_bounds import with_others
-from swarm_iac.solver.explain.counting import possible
+from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.snapshot.tasks import Pairs, classify, fixed_by, repair_task
 from swarm_iac.solver.snapshot.value import within

@@ -13,7 +13,7 @@ from swarm_iac.model.gpus.past_use import PastUse, counted
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
-from swarm_iac.solver.explain.counting import possible
+from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.shares.entitled import entitled
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from tests.solver.fleets import stack_of

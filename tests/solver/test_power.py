@@ -16,7 +16,7 @@ from swarm_iac.model.power import by_node, caps, loss
 from swarm_iac.model.stack import Stack
 from swarm_iac.plan import desired
 from swarm_iac.solver import solve, why
-from swarm_iac.solver.explain.counting import possible
+from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.stackfile.locks import lock
 from tests.solver.fleets import stack_of

@@ -22,7 +22,7 @@ from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Solution, solve, why
-from swarm_iac.solver.explain.counting import possible
+from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.shares.entitled import entitled
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.layout import GPUS

@@ -12,7 +12,7 @@ from swarm_iac.decision import Decision
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
-from swarm_iac.solver.explain.counting import possible
+from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.shares.entitled import Division, Worked, entitled, share_of, used_by
 from swarm_iac.solver.shares.filling import Claim, Round
 from swarm_iac.solver.snapshot.from_stack import snapshot_of

@@ -135,9 +135,9 @@ class Where(Value):
         return all(self.tolerate.get(key) in (taint.value, ANY) and taint.admits(teams) for key, taint in taints.items())
 
     @property
-    def labels(self) -> Iterable[str]:
-        """The labels that it looks at."""
-        return {**self.select, **self.prefer}
+    def labels(self) -> Iterable[tuple[str, str]]:
+        """The labels that it looks at, and the value of each that it looks for."""
+        return {*self.select.items(), *self.prefer.items()}
 
     def lacks(self, labels: Mapping[str, str]) -> int:
         """How many of the labels that it prefers a node with these labels has not."""

@@ -22,7 +22,7 @@ from swarm_iac.solver.advice.more_skew import more_skew
 from swarm_iac.solver.advice.offer import Relaxation
 from swarm_iac.solver.advice.power_limits import lower_limits, node_budgets
 from swarm_iac.solver.advice.wider_links import wider_links
-from swarm_iac.solver.explain.conflict import GANG, without
+from swarm_iac.solver.explain.conflict import GANG
 from swarm_iac.solver.explain.counting import CEILING_RULES, EVERY, STATES, TAINTS, Tally, on_node, reach
 from swarm_iac.solver.explain.domains import LINK_RULE, NUMA_RULE
 from swarm_iac.solver.explain.facts import Conflict
@@ -241,7 +241,7 @@ class Relaxations:
         for name, level in sorted(PRIORITIES.items(), key=lambda pair: pair[1]):
             if level > self.request.priority:
                 lower = {key for key, other in self.capacity.snapshot.requests.items() if other.priority < level}
-                whole = self._fits(without(self.capacity, lower - {self.request.name}))
+                whole = self._fits(self.capacity.without(lower - {self.request.name}))
                 change = 2000 * (level - self.request.priority)
                 yield Relaxation("request", Edit(path=f"{self.here}.priority", value=name), change, whole)
 
@@ -257,7 +257,7 @@ class Relaxations:
         if other.gang:
             if any(holder in names for one in self.stack.workloads.values() for names in one.place.away_from.values()):
                 return  # the file names it, so it cannot be left out alone
-            whole = self._fits(without(self.capacity, {holder}))
+            whole = self._fits(self.capacity.without({holder}))
             yield Relaxation("request", Edit(path=f"workloads.{holder}"), 8000 + other.gpus * other.members, whole)
             return
         capacity = self.capacity.copy()

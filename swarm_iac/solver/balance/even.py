@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import cast
 
 from swarm_iac.model.place.groups import LEVELS, Group
-from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, held
 from swarm_iac.solver.snapshot.capacity import left as left_alone
 from swarm_iac.solver.snapshot.layout import GPUS
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import suits
+from swarm_iac.solver.snapshot.suitability import hindering
 from swarm_iac.solver.snapshot.tasks import Pairs
 
 
@@ -30,20 +32,44 @@ def large_enough(request: WorkloadRequest, host: NodeCapacity) -> bool:
     return not request.shared or host.whole[GPUS] >= request.gpus
 
 
-def compared(snapshot: Snapshot, request: WorkloadRequest) -> dict[str, str]:
-    """The groups that are compared, each with what it has in common with those that it is compared with."""
+class Compared(dict[str, str]):
+    """Groups, each with what it has in common with those that it is compared with."""
+
+    @cached_property
+    def sizes(self) -> Counter[str]:
+        """How many groups have it in common."""
+        return Counter(self.values())
+
+    def fewest(self, there: Mapping[str, int]) -> dict[str, int]:
+        """The fewest in any of those that are compared with each other, of so many in each group; 0 where none is named."""
+        found, seen = dict[str, int](), Counter[str]()
+        for place, count in there.items():
+            if place in self:
+                near = self[place]
+                found[near] = min(count, found.get(near, count))
+                seen[near] += 1
+        return {near: found[near] if seen[near] == size else 0 for near, size in self.sizes.items()}
+
+
+def compared(snapshot: Snapshot, request: WorkloadRequest) -> Compared:
+    """The groups that are compared."""
     group = request.even
     assert group is not None, "asked only of those with `balance`"
     around = request.together
     near = around if around is not None and LEVELS.index(around) > LEVELS.index(group.level) else None
     key = (request.asked, request.on_one, request.joined, request.need, request.share, request.gpus, group.level, near)
-    if key not in snapshot.compared:
-        snapshot.compared[key] = {
-            group_of(host, group.level): group_of(host, near) if near else ""
-            for host in snapshot.nodes.values()
-            if suits(request, host) and large_enough(request, host)
-        }
-    return snapshot.compared[key]
+    known = snapshot.known(compared)
+    if key not in known:
+        open_ = hindering(snapshot, request).none
+        large: dict[tuple[object, ...], bool] = {}
+        found = known[key] = Compared()
+        for fits, host in zip(open_.tolist(), snapshot.nodes.values(), strict=True):
+            like = (host.whole, host.cards, host.mig)
+            if fits and like not in large:
+                large[like] = large_enough(request, host)
+            if fits and large[like]:
+                found[group_of(host, group.level)] = group_of(host, near) if near else ""
+    return cast("Compared", known[key])
 
 
 class Even:
@@ -65,9 +91,7 @@ class Even:
             if count > ran:
                 self.new.add(place)
         #: The fewest in any of the groups that are compared with each other.
-        self.least: dict[str, int] = {}
-        for place, near in self.compared.items():
-            self.least[near] = min(self.there[place], self.least.get(near, self.there[place]))
+        self.least = self.compared.fewest(self.there)
 
     def place(self, host: NodeCapacity) -> str:
         """The group of a node."""
@@ -83,8 +107,8 @@ class Even:
         """Groups with a new replica that have too many, and how many too many."""
         return {
             place: more
-            for place, near in self.compared.items()
-            if place in self.new and (more := self.there[place] - self.least[near] - self.group.skew) > 0
+            for place in self.new & self.compared.keys()
+            if (more := self.there[place] - self.least[self.compared[place]] - self.group.skew) > 0
         }
 
 
@@ -101,7 +125,10 @@ def left_by(capacity: FreeCapacity, request: WorkloadRequest, group: Group) -> C
     if group.of.even:
         stands = Even(capacity.snapshot, request, capacity.counts[request.name])
         return lambda host: stands.step(stands.place(host))
-    return lambda host: left_alone(capacity, request, group, host)
+    if group.of.joins or (group.of.others and capacity.meets(group)):
+        return lambda host: left_alone(capacity, request, group, host)
+    there = held(capacity, request, group.level)
+    return lambda host: group.left(there, group_of(host, group.level))
 
 
 def even(snapshot: Snapshot, counts: Pairs) -> bool:

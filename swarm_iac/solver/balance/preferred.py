@@ -6,15 +6,15 @@ import numpy as np
 
 from swarm_iac.solver.snapshot.node_slots import Ints, Slots
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.suitability import labelled
 from swarm_iac.solver.snapshot.tasks import Pairs
 
 
 def lacks(slots: Slots, request: WorkloadRequest) -> Ints:
-    """For every node how many of the labels that the workload prefers it has not; nodes that are alike are looked at once."""
-    known = np.zeros(int(slots.kind.max(initial=-1)) + 1, dtype=np.int64)
-    for kind, host in {int(kind): host for kind, host in zip(slots.kind, slots.nodes, strict=True)}.items():
-        known[kind] = request.place.lacks(host.labels)
-    found: Ints = known[slots.kind]
+    """For every node how many of the labels that the workload prefers it has not."""
+    found: Ints = np.zeros(len(slots.nodes), dtype=np.int64)
+    for label, value in request.place.prefer.items():
+        found += ~labelled(slots.snapshot, label, value)
     return found
 
 

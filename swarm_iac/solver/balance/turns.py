@@ -35,8 +35,7 @@ def fill_evenly(
     left -= came - _taken_back(slots, request, hosts, back)
     while left > 0:
         stands = _stands(slots, request)
-        steps = Counter({place: step for place in stands.compared if (step := stands.step(place))})
-        came = _turn(hosts, stands, steps, left, put)
+        came = _turn(hosts, stands, _Steps(stands), left, put)
         if not came:
             break
         left -= came
@@ -46,12 +45,25 @@ def _stands(slots: Slots, request: WorkloadRequest) -> Even:
     return Even(slots.snapshot, request, slots.capacity.counts[request.name])
 
 
+class _Steps(Counter[str]):
+    """How many more each group takes with all others as they are. Most groups are never asked for."""
+
+    def __init__(self, stands: Even) -> None:
+        super().__init__()
+        self.stands = stands
+
+    def __missing__(self, place: str) -> int:
+        return self.stands.step(place) or 0
+
+
 def _turn(hosts: Sequence[NodeCapacity], stands: Even, more: Counter[str], left: int, put: Put) -> int:
     """So many more in each group, node after node."""
     came = 0
     for host in hosts:
+        if came >= left:
+            break
         place = stands.place(host)
-        if more[place] > 0 and left > came:
+        if more[place] > 0:
             count = put(host, min(more[place], left - came))
             more[place] -= count
             came += count
@@ -63,12 +75,9 @@ def _from_the_emptiest(stands: Even, slots: Slots, caps: Mapping[str, int], coun
     fit = Counter[str]()
     for node, cap in caps.items():
         fit[stands.place(slots.snapshot.nodes[node])] += cap
-    full: dict[str, int] = {}
-    for place, near in stands.compared.items():
-        most = stands.there[place] + fit[place]
-        full[near] = min(most, full.get(near, most))
+    full = stands.compared.fewest(stands.there + fit)
     more = Counter[str]()
-    heap = [(stands.there[place], place) for place in stands.compared if fit[place]]
+    heap = [(stands.there[place], place) for place in fit if fit[place] and place in stands.compared]
     heapq.heapify(heap)
     while heap and count:
         there, place = heapq.heappop(heap)

@@ -83,7 +83,7 @@ def _change(snapshot: Snapshot, classified: Classified, counts: Pairs) -> _Chang
     now: dict[str, Counter[int]] = {name: Counter() for name in snapshot.nodes}
     for (name, node), count in counts.items():
         now[node][number[name]] += count
-    suits = suited([group[0] for group in groups])
+    suits = suited(snapshot, [group[0] for group in groups])
     alike: dict[tuple[tuple[int, ...], int, tuple[int, ...], Pattern, Pattern], list[str]] = {}
     for name, host in snapshot.nodes.items():
         if host.state in ("ready", "cordon"):

@@ -13,7 +13,7 @@ from swarm_iac.solver.decide.proofs import with_shares_of
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.fewest_moves import moves_of
-from swarm_iac.solver.repair.greedy import Overqualification
+from swarm_iac.solver.repair.overqualification import Overqualification
 from swarm_iac.solver.repair.restoring import restored
 from swarm_iac.solver.repair.undo_moves import undo_moves
 from swarm_iac.solver.snapshot.snapshot import Snapshot

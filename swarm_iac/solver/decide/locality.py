@@ -16,7 +16,7 @@ from swarm_iac.model.placement import Allocation, Goal, Placement
 from swarm_iac.solver.explain.conflict import capacity_of
 from swarm_iac.solver.packing.numa_nodes import Memory, parts
 from swarm_iac.solver.repair.assembly import assemble
-from swarm_iac.solver.repair.greedy import Overqualification
+from swarm_iac.solver.repair.overqualification import Overqualification
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest

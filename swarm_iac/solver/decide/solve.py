@@ -45,8 +45,8 @@ from swarm_iac.solver.exact.effort import BOUNDS, CHANGE, FEWER, FROM_NOTHING, G
 from swarm_iac.solver.exact.search import EFFORT, Found, never
 from swarm_iac.solver.exact.watch import Watch, goals_of
 from swarm_iac.solver.explain.conflict import Causes, capacity_of
-from swarm_iac.solver.explain.counting import possible
 from swarm_iac.solver.explain.lacking import code, lacking
+from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.fewest_moves import moves_goal
 from swarm_iac.solver.repair.greedy import ORDERS, greedy

@@ -23,7 +23,7 @@ from swarm_iac.solver.decide.keep_size import beside, solve_keeping
 from swarm_iac.solver.decide.solve import SCALE
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.conflict import capacity_of, conflict
-from swarm_iac.solver.explain.counting import possible
+from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.snapshot.binding_limits import without_slack
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.tasks import classify

@@ -13,7 +13,7 @@ from swarm_iac.solver.balance.besides import beside_value, shy
 from swarm_iac.solver.balance.nearest import near_value, nearby
 from swarm_iac.solver.balance.preferred import choosy, lacks_value
 from swarm_iac.solver.exact.goals import LEVELS
-from swarm_iac.solver.repair.greedy import Overqualification
+from swarm_iac.solver.repair.overqualification import Overqualification
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.value import size
 

@@ -13,17 +13,11 @@ from functools import cache, cached_property
 from typing import Literal
 
 from swarm_iac.model.placement import Allocation, Placement, Reason
-from swarm_iac.solver.explain.counting import (
-    EVERY,
-    GROUPED,
-    NODE_RULES,
-    RACK_RULES,
-    Ruled,
-    reach,
-)
+from swarm_iac.solver.explain.counting import EVERY, GROUPED, NODE_RULES, RACK_RULES, Ruled, reach
 from swarm_iac.solver.explain.domains import DOMAINS
 from swarm_iac.solver.explain.messages import budget_spent, devices_taken, forbids, not_moved, over_limit, slot_lost
 from swarm_iac.solver.explain.model_limits import of_any_model
+from swarm_iac.solver.explain.places.not_moved import NotMoved
 from swarm_iac.solver.explain.team_shares import GPU_RULES, of_other_teams, pending
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
@@ -170,14 +164,6 @@ def missing(capacity: FreeCapacity, request: WorkloadRequest, on: Set[str]) -> i
     return request.members - capacity.counts[request.name].total() if GANG in on else 1
 
 
-def _has_room_elsewhere(capacity: FreeCapacity, request: WorkloadRequest) -> bool:
-    """Does it hold a place, and could one replica of it be on a node where none is?"""
-    home = capacity.counts[request.name]
-    free = without(capacity, {request.name})
-    others = (host for name, host in capacity.snapshot.nodes.items() if name not in home)
-    return bool(home) and any(suits(request, host) and free.most(request, host) > 0 for host in others)
-
-
 class Causes:
     """The reasons of many workloads beside one placement; conflicts of equal workloads are found once."""
 
@@ -189,6 +175,7 @@ class Causes:
         self.explained: dict[WorkloadRequest, tuple[str, tuple[Reason, ...]]] = {}
         self.capacities: dict[int, FreeCapacity] = {}
         self._seen: dict[WorkloadRequest, FreeCapacity] = {}
+        self._stay: dict[int, NotMoved] = {}
 
     def of(self, request: WorkloadRequest) -> tuple[Reason, ...]:
         """One reason for each rule of the smallest conflict, with figures and its path in the stack file."""
@@ -209,21 +196,23 @@ class Causes:
         if self.capacity.snapshot.shares is None or GPU_RULES.isdisjoint(rules):
             return ()
         reason, capacity = pending(self.capacity.snapshot, self.capacity.counts, request), self.seen(request)
-        alone = without(capacity, of_other_teams(capacity, request)) if reason else capacity
+        alone = capacity.without(of_other_teams(capacity, request)) if reason else capacity
         return (reason,) if reason and not forbidden(alone, request, {*rules, *(one.name for one in FIT)}) else ()
 
     def _immovable(self, capacity: FreeCapacity, request: WorkloadRequest) -> tuple[Reason, ...]:
         """The fewest of those that are not moved without whom there would be a place, if there are any."""
-        snapshot, on = capacity.snapshot, _rules(request)
-        could = (name for name in snapshot.immovable if name != request.name and name in self.before.running)
-        firm = {name for name in could if _has_room_elsewhere(capacity, snapshot.requests[name])}
-        full = capacity.by_ceiling(request) < (request.members if request.gang else 1)  # no move frees a ceiling
-        if not firm or full or forbidden(without(capacity, firm), request, on):
+        if not capacity.snapshot.immovable:
             return ()
-        for name in sorted(firm):
-            if not forbidden(without(capacity, firm - {name}), request, on):
-                firm.discard(name)
-        return (not_moved(capacity.snapshot, firm),) if firm else ()
+        full = capacity.by_ceiling(request) < (request.members if request.gang else 1)  # no move frees a ceiling
+        on = _rules(request)
+        fewest = () if full else self._firm(capacity).fewest(request, lambda beside: forbidden(beside, request, on))
+        return (not_moved(capacity.snapshot, fewest),) if fewest else ()
+
+    def _firm(self, capacity: FreeCapacity) -> NotMoved:
+        if id(capacity) not in self._stay:
+            ran = (name for name in sorted(capacity.snapshot.immovable) if name in self.before.running)
+            self._stay[id(capacity)] = NotMoved(capacity, ran)
+        return self._stay[id(capacity)]
 
     def _unspent(self, request: WorkloadRequest) -> tuple[Reason, ...]:
         """Capacity was left. One that ran may use it only by a move, and those are counted."""
@@ -274,7 +263,7 @@ class Causes:
         if request.priority not in self.capacities:
             lower = {name for name, other in self.capacity.snapshot.requests.items() if other.priority < request.priority}
             held = {name for name in lower if self.capacity.counts[name]}
-            self.capacities[request.priority] = without(self.capacity, held) if held else self.capacity
+            self.capacities[request.priority] = self.capacity.without(held) if held else self.capacity
         capacity = self.capacities[request.priority]
         ruled, on = Ruled(capacity, request), EVERY | {GANG} if request.gang else EVERY
         if capacity is not self.capacity and ruled.reach(on) >= missing(capacity, request, on):
@@ -292,15 +281,6 @@ def _renamed(name: str, reasons: tuple[Reason, ...], other: str) -> tuple[Reason
         else one
         for one in reasons
     )
-
-
-def without(capacity: FreeCapacity, workloads: set[str]) -> FreeCapacity:
-    """The same capacity, as if these workloads had no allocations."""
-    other = capacity.copy()
-    for name in sorted(workloads):
-        for node, count in list(other.counts[name].items()):
-            other.take(other.snapshot.requests[name], other.snapshot.nodes[node], -count)
-    return other
 
 
 def _reasons(ruled: Ruled, rules: tuple[str, ...], *, lower: bool) -> tuple[Reason, ...]:

@@ -15,18 +15,17 @@ import numpy.typing as npt
 
 from swarm_iac.model.place.groups import SITE_LINKS, Level, together
 from swarm_iac.model.place.where import GROUP_RULES
-from swarm_iac.model.placement import Allocation
 from swarm_iac.solver.balance.even import left, left_by
 from swarm_iac.solver.balance.evened import Gathered, evened_under
 from swarm_iac.solver.explain import model_limits
-from swarm_iac.solver.explain.domains import DOMAINS, by_domain
+from swarm_iac.solver.explain.domains import DOMAINS, NUMA_RULE, OF_DOMAINS, Smaller, by_domain
 from swarm_iac.solver.explain.model_limits import MODEL_RULES
+from swarm_iac.solver.explain.places.at_least import AtLeast
 from swarm_iac.solver.snapshot import site_links
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.layout import CEILINGS, GPUS, NODE, POWER, RACK, SUPPLY, UPLINK, of_chain
-from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import FIT, domain_suffices, hindering, may_stay, open_to
-from swarm_iac.solver.snapshot.tasks import same_size
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, WorkloadRequest
+from swarm_iac.solver.snapshot.suitability import FIT, Hindering, hindering
 
 Ints = npt.NDArray[np.int64]
 
@@ -48,25 +47,20 @@ def reach(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str] = EV
     if left <= 0:
         return 0
     found: list[tuple[NodeCapacity, int]] = []
-    unbound, plain = 0, not (request.together or request.by_rack or request.even or request.between)
-    rest = model_limits.left_on(capacity, request, rules) if request.models else {}
+    least = AtLeast(capacity, request, model_limits.left_on(capacity, request, rules) if request.models else {})
     empty: dict[int, int] = {}  # of nodes on which nothing stands, one of each kind is counted
-    hindered = hindering(capacity.snapshot, request)
-    for host in capacity.snapshot.nodes.values():
-        if home or capacity.counts[request.name] or capacity.load[host.name] or request.others:
+    hindered, hosts = hindering(capacity.snapshot, request), list(capacity.snapshot.nodes.values())
+    each = home or capacity.counts[request.name] or (request.others and capacity.load)
+    for host in hosts if home else (hosts[row] for row in np.flatnonzero(hindered.under(rules)).tolist()):
+        if each or capacity.load[host.name]:
             cap = on_node(capacity, request, host, rules, left, home, hindered)
-        elif (kind := capacity.snapshot.alike[host.name]) in empty:
+        elif (kind := capacity.snapshot.same_size[host.name]) in empty:
             cap = empty[kind]
         else:
             cap = empty[kind] = on_node(capacity, request, host, rules, left, None, hindered)
         if cap > 0:
             found.append((host, cap))
-            if plain and host.rack not in capacity.racks:
-                more = min(cap, rest.get(host.model or "", cap)) if rest else cap
-                unbound += more
-                if rest and host.model in rest:
-                    rest[host.model] -= more
-            if unbound >= left:
+            if least.add(host, cap) >= left:
                 return left
     return min(left, _on_nodes(capacity, request, found, rules, home))
 
@@ -108,7 +102,7 @@ def on_node(
     rules: Set[str],
     fit: int,
     home: Counter[str] | None = None,
-    hindered: Mapping[str, frozenset[str]] | None = None,
+    hindered: Hindering | None = None,
 ) -> int:
     """The most replicas that can be added on one node, the rules on racks and ceilings aside. `hindered`: see `hindering`."""
     unfit = (hindering(capacity.snapshot, request) if hindered is None else hindered)[host.name]
@@ -220,7 +214,7 @@ class Ruled:
         #: The most replicas that each rule on nodes allows, node by node, where it allows fewer than any number.
         self.caps: dict[str, Ints] = {}
         unfit = hindering(capacity.snapshot, request)
-        sets = [unfit[host.name] for host in self.nodes]
+        sets = [unfit.rules[kind] for kind in unfit.kinds.tolist()]
         some = frozenset().union(*set(sets))  # most rules keep it from no node at all
         for name in (one.name for one in FIT if one.name in some):
             self._cap(name, [0 if name in out else ENDLESS for out in sets])
@@ -231,8 +225,9 @@ class Ruled:
             self._cap(NODE_RULES[SUPPLY], [capacity.by_supply(request, host) for host in self.nodes])
         if request.in_pieces:
             self._cap(GPU_RULE, [capacity.shares(request, host.name) for host in self.nodes])
-        for rule in DOMAINS if request.local else ():
-            self._cap(rule, self._domains(rule))
+        self._of_domains = [rule for rule in DOMAINS if (request.single if rule == NUMA_RULE else request.linked)]
+        for rule in self._of_domains if request.gang else ():  # one replica is asked about on few nodes: `keeping_out`
+            self._cap(rule, self._domains(rule, sets))
         #: Of racks that are compared what one more replica finds: several find another number.
         self.one: dict[str, Ints] = {}
         for group in request.groups:
@@ -245,15 +240,17 @@ class Ruled:
         for model, rule, most_there in model_limits.on_models(capacity, self.wide):
             self._cap(rule, [most_there if host.model == model else ENDLESS for host in self.nodes])
 
-    def _domains(self, rule: str) -> list[int]:
-        """By one rule of DOMAINS; of nodes on which nothing stands, one of each kind is counted."""
+    def _domains(self, rule: str, sets: list[frozenset[str]]) -> list[int]:
+        """By one rule of DOMAINS; of nodes on which nothing stands, one of each kind is counted. `sets`: what hinders it."""
         capacity, empty = self.capacity, dict[int, int]()
         most = self.request.members if self.request.gang else 1  # of others the next one is asked for
-        found = []
-        for host in self.nodes:
-            kind = capacity.snapshot.alike[host.name]
-            if capacity.load[host.name] or kind not in empty:
-                found.append(by_domain(capacity, self.request, host, most, rule))
+        found, smaller = [], Smaller()
+        for host, out in zip(self.nodes, sets, strict=True):
+            kind = capacity.snapshot.same_size[host.name]
+            if not OF_DOMAINS[rule].isdisjoint(out):
+                found.append(ENDLESS)
+            elif capacity.load[host.name] or kind not in empty:
+                found.append(by_domain(capacity, self.request, host, most, rule, smaller))
                 if not capacity.load[host.name]:
                     empty[kind] = found[-1]
             else:
@@ -275,11 +272,17 @@ class Ruled:
             if rule in rules:
                 caps = np.minimum(caps, most)
         found = [(self.nodes[i], int(caps[i])) for i in np.flatnonzero(caps > 0).tolist()]
+        least = AtLeast(capacity, request, model_limits.left_on(capacity, self.wide, rules) if self.wide.models else {})
+        if any(least.add(host, cap) >= left for host, cap in found):
+            return left
         return min(left, _on_nodes(capacity, self.wide, found, rules))
 
     @cached_property
     def keeping_out(self) -> frozenset[frozenset[str]]:
-        """For each node the rules of which each alone keeps one more replica from it, ceilings among them."""
+        """For each node the rules of which each alone keeps one more replica from it, ceilings among them.
+
+        A node is left out where all rules of another one are among its own: what drops its own drops those as well.
+        """
         capacity, request = self.capacity, self.request
         ceilings = frozenset(rule for rule, left in _ceilings(capacity, request) if left < 1)
         out = {rule: most < 1 for rule, most in (self.caps | self.one).items()}
@@ -289,8 +292,28 @@ class Ruled:
             out |= {rule: short[:, i] for i, rule in enumerate(RACK_RULES)}
         names = list(out)
         bits = sum((out[name].astype(np.int64) << i for i, name in enumerate(names)), np.zeros(len(self.nodes), np.int64))
-        sets = np.unique(bits).tolist()
+        names, sets = (names, np.unique(bits).tolist()) if request.gang else self._with_domains(names, bits)
         return frozenset(ceilings.union(name for i, name in enumerate(names) if bit >> i & 1) for bit in sets)
+
+    def _with_domains(self, names: list[str], bits: Ints) -> tuple[list[str], list[int]]:
+        """The same with the rules on NUMA nodes and links. Nodes that fewer rules keep out come first; one that these leave
+        open stands for all others with the same rules, or more.
+        """
+        found, smaller = list[int](), Smaller()
+        for value in sorted(np.unique(bits).tolist(), key=int.bit_count) if self._of_domains else ():
+            if any(value & one == one for one in found):
+                continue
+            some = set[int]()
+            for row in np.flatnonzero(bits == value).tolist():
+                full = [
+                    by_domain(self.capacity, self.request, self.nodes[row], 1, rule, smaller) < 1 for rule in self._of_domains
+                ]
+                some.add(value | sum(1 << len(names) + i for i, out in enumerate(full) if out))
+                if value in some:
+                    some = {value}
+                    break
+            found += some
+        return [*names, *self._of_domains], found if self._of_domains else np.unique(bits).tolist()
 
     def _short_in_rack(self, host: NodeCapacity) -> tuple[bool, ...]:
         left = self.capacity.racks[host.rack or ""]
@@ -365,36 +388,3 @@ def _in_rack(
             cool += fit
         most = min(most, cool)
     return most
-
-
-def possible(snapshot: Snapshot) -> dict[str, int]:
-    """For each workload the most replicas that could be placed if it had the fleet to itself."""
-    empty = FreeCapacity(snapshot)
-    known: dict[tuple[object, ...], int] = {}
-    result = {}
-    for name, request in snapshot.requests.items():
-        home = snapshot.home(name)
-        wide = sum(_stays_wide(snapshot, request, one) for one in snapshot.running.get(name, ()) if request.local)
-        if (home and request.even) or any(
-            node in snapshot.nodes and not open_to(request, snapshot.nodes[node]) for node in home
-        ):
-            count = reach(empty, request, home=home)
-        else:
-            key = (
-                empty.by_ceiling(request), request.members, request.models, request.need, request.share, request.asked,
-                request.groups, request.power, request.single, request.linked, request.between,
-            )  # fmt: skip
-            if key not in known:
-                known[key] = reach(empty, request)
-            count = known[key]
-        count = min(request.members, count + wide)
-        result[name] = 0 if request.gang and count < request.members else count
-    return result
-
-
-def _stays_wide(snapshot: Snapshot, request: WorkloadRequest, one: Allocation) -> bool:
-    """May it stay as it is where it runs, although no NUMA node or link group there is large enough for one?"""
-    host = snapshot.nodes.get(one.node)
-    if host is None or domain_suffices(request, host) or not may_stay(request, host):
-        return False
-    return one.user in (None, request.user) and same_size(request, one)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Allocation, Placement, Reason
 from swarm_iac.pluralize import pluralize
-from swarm_iac.solver.explain.counting import possible
+from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.shares.entitled import share_of, shared, used_by
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import ALL_GPUS, CLUSTER, GPUS, NODE, TEAMS

@@ -16,11 +16,12 @@ from swarm_iac.solver.balance.besides import crowded
 from swarm_iac.solver.balance.nearest import by_nearness
 from swarm_iac.solver.balance.preferred import lacks
 from swarm_iac.solver.balance.turns import fill_evenly
+from swarm_iac.solver.repair.overqualification import Overqualification
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import GPUS, MEMORY, VCPUS
 from swarm_iac.solver.snapshot.node_slots import Ints, Slots
-from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import heaviest, may_stay, open_to, suits_but_state
+from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
+from swarm_iac.solver.snapshot.suitability import heaviest, may_stay, open_to
 from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload, fixed_by
 from swarm_iac.solver.snapshot.value import held_by_teams, size
 
@@ -36,63 +37,6 @@ ORDERS: tuple[Order, ...] = (
 )
 #: So many workloads are placed whatever `stop` says: an answer that was cut short is not empty.
 FIRST = 200
-
-
-def overqualification(snapshot: Snapshot, request: WorkloadRequest, host: NodeCapacity) -> int:
-    """How much finer the node is than what was asked for.
-
-    0 when nothing is wasted: the model was named, or the node has no GPUs and none are asked for. Else, for a
-    workload without GPUs on a node with some, or of any model: 1 + the number of models with less memory.
-    """
-    if request.model is not None or host.model is None:
-        return 0
-    if not request.gpus:
-        return 1
-    lesser = {b.model for b in snapshot.nodes.values() if request.gpu_memory <= b.gpu_memory < host.gpu_memory}
-    return len(lesser - {None})
-
-
-class Overqualification:
-    """`overqualification` by kind of workload and node, worked out once."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-        self.known: dict[tuple[bool, str | None, int, str | None, int], int] = {}
-        self.rows: dict[tuple[bool, str | None, int], Ints] = {}
-        self.labelled: dict[tuple[tuple[tuple[str, str], ...], bool], Ints] = {}
-
-    def of(self, request: WorkloadRequest, host: NodeCapacity) -> int:
-        """`overqualification(snapshot, request, host)`."""
-        key = (bool(request.gpus), request.model, request.gpu_memory, host.model, host.gpu_memory)
-        if key not in self.known:
-            self.known[key] = overqualification(self.snapshot, request, host)
-        return self.known[key]
-
-    def all(self, request: WorkloadRequest, nodes: list[NodeCapacity], kinds: Ints) -> Ints:
-        """The same for every node; `kinds` numbers nodes that are alike."""
-        key = (bool(request.gpus), request.model, request.gpu_memory)
-        if key not in self.rows:
-            cost = np.zeros(int(kinds.max(initial=-1)) + 1, dtype=np.int64)
-            for kind, host in {int(kind): host for kind, host in zip(kinds, nodes, strict=True)}.items():
-                cost[kind] = self.of(request, host)
-            self.rows[key] = cost[kinds]
-        return self.rows[key]
-
-    def reserved(self, request: WorkloadRequest, nodes: list[NodeCapacity], kinds: Ints) -> Ints:
-        """For every node how many labels it has that others ask for, and this workload does not: theirs is to come first. The
-        same of links that others require.
-        """
-        like = (request.select, request.linked)
-        if like not in self.labelled:
-            ones = self.snapshot.requests.values() if self.snapshot.linked and not request.linked else ()
-            linked = {(one.asked, one.on_one, one.joined): one for one in ones if one.linked}.values()
-            asked = {pair for other in self.snapshot.requests.values() for pair in other.select} - set(request.select)
-            count = np.zeros(int(kinds.max(initial=-1)) + 1, dtype=np.int64)
-            for kind, host in {int(kind): host for kind, host in zip(kinds, nodes, strict=True)}.items():
-                count[kind] = sum(host.labels.get(key) == value for key, value in asked)
-                count[kind] += any(suits_but_state(one, host) for one in linked)
-            self.labelled[like] = count[kinds]
-        return self.labelled[like]
 
 
 def greedy(task: Task, stop: Callable[[], bool] = lambda: False, order: Order = lambda request: -request.gpus) -> Pairs:
@@ -384,7 +328,7 @@ def _ordered(
     rows = nodes.rows if not home else np.array([row for row in nodes.rows if row not in home], dtype=np.int64)
     if len(rows):
         cost = overqualification.all(request, slots.nodes, slots.kind)[rows]
-        others = overqualification.reserved(request, slots.nodes, slots.kind)[rows]
+        others = overqualification.reserved(request)[rows]
         preferred = [lacks(slots, request)[rows]] if request.place.prefer else []  # the last key of a sort is the first
         preferred += [crowded(slots, request)[rows]] if request.place.prefer_apart else []
         preferred += [] if nodes.rank is None else [nodes.rank[rows]]

@@ -13,11 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from swarm_iac.solver.columns.problem import Kind, Problem, Row, Shape, wanted_rows
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.layout import ALL_GPUS, COUNTED, GPUS, NODE, RACK, SUPPLY, UPLINK
-from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, NodeCapacity, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import suits_but_state
+from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.suitability import hindering
 from swarm_iac.solver.snapshot.tasks import Pairs
 from swarm_iac.solver.snapshot.value import size, worth
 
@@ -211,7 +213,7 @@ def _shapes(
     models: bool,
     racks: bool,
 ) -> tuple[tuple[tuple[str, ...], ...], tuple[Shape, ...]]:
-    fits, limited = suited(requests), {model for request in requests for model, _ in request.models}
+    fits, limited = suited(capacity.snapshot, requests), {model for request in requests for model, _ in request.models}
     by_shape: dict[tuple[object, ...], list[NodeCapacity]] = {}
     found: list[Shape] = []
     for host in capacity.snapshot.nodes.values():
@@ -233,26 +235,18 @@ def _shapes(
     return tuple(tuple(host.name for host in alike) for alike in by_shape.values()), shapes
 
 
-def suited(requests: list[WorkloadRequest]) -> Callable[[NodeCapacity], tuple[int, ...]]:
-    """Which of the workloads suit a node, its state aside? Worked out once for nodes that are alike."""
-    keys = sorted({key for request in requests for key in request.place.labels})
-    known: dict[tuple[object, ...], tuple[int, ...]] = {}
-    asks = [(request.asked, request.on_one, request.joined) for request in requests]
-    one_of = dict(zip(asks, requests, strict=True))
+def suited(snapshot: Snapshot, requests: list[WorkloadRequest]) -> Callable[[NodeCapacity], tuple[int, ...]]:
+    """Which of the workloads suit a node, its state aside?"""
+    table = np.array([hindering(snapshot, request).none_but_state for request in requests], dtype=np.bool_)
+    table = table.reshape(len(requests), len(snapshot.nodes))
+    known: dict[bytes, tuple[int, ...]] = {}
 
     def fits(host: NodeCapacity) -> tuple[int, ...]:
-        like = (
-            host.model,
-            host.gpu_memory,
-            host.numa,
-            host.mig,
-            host.tainted,
-            tuple(host.labels.get(key) for key in keys),
-        )
-        if like not in known:
-            suit = {ask for ask, request in one_of.items() if suits_but_state(request, host)}
-            known[like] = tuple(k for k, ask in enumerate(asks) if ask in suit)
-        return known[like]
+        those = table[:, snapshot.rows[host.name]]
+        key = those.tobytes()
+        if key not in known:
+            known[key] = tuple(np.flatnonzero(those).tolist())
+        return known[key]
 
     return fits
 

@@ -14,11 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+
 from swarm_iac.solver.backend.cpsat import SEED
 from swarm_iac.solver.repair.greedy import one_pass
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, capacity_with
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import suits
+from swarm_iac.solver.snapshot.suitability import hindering
 from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload
 from swarm_iac.solver.snapshot.value import size, within
 
@@ -54,8 +56,9 @@ def value(snapshot: Snapshot, counts: Pairs) -> Value:
 def improved(snapshot: Snapshot, counts: Pairs, left: float, stop: Callable[[], bool]) -> Pairs:
     """A placement that is worth at least as much as `counts`, within the deterministic time `left`."""
     chance = random.Random(SEED).random  # of `random` only this is the same in every version of Python
+    nodes = list(snapshot.nodes)
     places = {
-        name: [node for node, host in snapshot.nodes.items() if suits(request, host)]
+        name: [nodes[row] for row in np.flatnonzero(hindering(snapshot, request).none).tolist()]
         for name, request in snapshot.requests.items()
     }
     now = _Placed(snapshot, counts, capacity_with(snapshot, counts), value(snapshot, counts))

@@ -8,12 +8,14 @@ A ceiling that nothing can reach is left out of the model: users without one are
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
-from swarm_iac.solver.snapshot.layout import ALL_GPUS, COUNTED, GPUS, POWER, RACK, UPLINK
-from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import could_stand
+import numpy as np
+import numpy.typing as npt
+
+from swarm_iac.solver.snapshot.layout import ALL_GPUS, COUNTED, GPUS, NODE, POWER, RACK, UPLINK
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.suitability import could_stand_on
 
 
 def without_slack(snapshot: Snapshot) -> Snapshot:
@@ -48,59 +50,49 @@ def _binding(limits: tuple[int, ...], used: list[int]) -> tuple[int, ...]:
 
 
 def _racks(snapshot: Snapshot) -> dict[str, tuple[int, ...]]:
-    """The same racks; those with nodes that are alike are counted once."""
-    inside: dict[str, list[NodeCapacity]] = {name: [] for name in snapshot.racks}
-    for host in snapshot.nodes.values():
-        if host.rack in inside:
-            inside[host.rack].append(host)
-    known: dict[tuple[tuple[tuple[int, int], int], ...], tuple[int, ...]] = {}
-    found = {}
-    for name, nodes in inside.items():
-        if all(budget >= ENDLESS for budget in snapshot.racks[name]):
-            found[name] = snapshot.racks[name]
-            continue
-        counts = Counter((snapshot.alike[host.name], host.power) for host in nodes)
-        key = tuple(sorted(counts.items()))
-        if key not in known:
-            firsts = {(snapshot.alike[host.name], host.power): host for host in reversed(nodes)}
-            known[key] = _most(snapshot, [(firsts[one], count) for one, count in counts.items()])
-        found[name] = _binding(snapshot.racks[name], list(known[key]))
-    return found
+    if all(budget >= ENDLESS for budgets in snapshot.racks.values() for budget in budgets):
+        return snapshot.racks
+    taken = _most(snapshot)
+    return {name: _binding(limits, taken[:, i].tolist()) for i, (name, limits) in enumerate(snapshot.racks.items())}
 
 
-def _most(snapshot: Snapshot, nodes: list[tuple[NodeCapacity, int]]) -> tuple[int, ...]:
-    """What the nodes of a rack could take of it at most, in the order of RACK."""
-    wanted = [0] * len(RACK)
-    steepest = [0] * len(nodes)  # the most watts that one GPU of the node could add
+def _most(snapshot: Snapshot) -> npt.NDArray[np.int64]:
+    """What the nodes of each rack could take of it at most: by resource, in the order of RACK, and rack."""
+    number = {name: i for i, name in enumerate(snapshot.racks)}
+    hosts = [host for host in snapshot.nodes.values() if host.rack in number]
+    rows = np.array([snapshot.rows[host.name] for host in hosts], dtype=np.int64)
+    rack = np.array([number[str(host.rack)] for host in hosts], dtype=np.int64)
+    capacity = np.array([host.capacity for host in hosts], dtype=np.int64).reshape(len(hosts), len(NODE))
+    power = np.array([host.power for host in hosts], dtype=np.int64)
+
+    def of_racks(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        found = np.zeros(len(number), dtype=np.int64)
+        np.add.at(found, rack, values)
+        return found
+
+    nics = np.array([of_racks(capacity[:, i]) for i in UPLINK])
+    wanted = np.zeros((len(RACK), len(number)), dtype=np.int64)
+    steepest = np.zeros(len(hosts), dtype=np.int64)  # the most watts that one GPU of the node could add
     for request in snapshot.requests.values():
-        uses = [request.need[i] for i in UPLINK]
-        if not any(uses) and not (request.gpus and request.power is not None):
+        uses, draws = [request.need[i] for i in UPLINK], request.gpus > 0 and request.power is not None
+        if not any(uses) and not draws:
             continue
-        left, worst = request.members, 0
-        for i, (host, count) in enumerate(nodes):
-            if could_stand(request, host) and (top := _top(request, host)):
-                left -= min(left, top * count)  # on whichever of them it draws the most, also where others could hold all
-                watts = host.power_of(request)
-                worst = max(worst, watts)
-                if request.gpus:
-                    steepest[i] = max(steepest[i], watts // request.gpus)
-        held = request.members - left
-        for i, use in enumerate((*uses, worst)):
-            wanted[i] += use * held
-    cards = sum(host.capacity[GPUS] * count * steepest[i] for i, (host, count) in enumerate(nodes))
-    nics = [sum(host.capacity[i] * count for host, count in nodes) for i in UPLINK]
-    return (*map(min, wanted[:POWER], nics), wanted[POWER] if _shared(snapshot) else min(wanted[POWER], cards))
+        top = np.where(could_stand_on(snapshot, request)[rows], min(request.members, request.per_node or request.members), 0)
+        for i, need in request.needs:
+            top = np.minimum(top, capacity[:, i] // need)
+        held = np.minimum(of_racks(top), request.members)
+        for i, use in enumerate(uses):
+            wanted[i] = np.minimum(wanted[i] + use * held, nics[i])
+        if draws:  # on whichever of its nodes it draws the most, also where others could hold all
+            watts = np.where(top > 0, np.maximum(0, int(request.power or 0) - power), 0)
+            steepest, worst = np.maximum(steepest, watts), np.zeros(len(number), dtype=np.int64)
+            np.maximum.at(worst, rack, watts * request.gpus)
+            wanted[POWER] += worst * held
+    if not _shared(snapshot):
+        wanted[POWER] = np.minimum(wanted[POWER], of_racks(capacity[:, GPUS] * steepest))
+    return wanted
 
 
 def _shared(snapshot: Snapshot) -> bool:
     """Are parts of GPUs wanted with power of their own? Each counts its whole card then."""
     return any(request.shared and request.power is not None for request in snapshot.requests.values())
-
-
-def _top(request: WorkloadRequest, host: NodeCapacity) -> int:
-    """Replicas that the empty node could hold."""
-    fit = min(request.members, request.per_node or request.members)
-    for need, capacity in zip(request.need, host.capacity, strict=True):
-        if need:
-            fit = min(fit, capacity // need)
-    return fit

@@ -7,7 +7,8 @@ greedy start, and explanations.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from swarm_iac.model.device import WHOLE, gpu
 from swarm_iac.model.place.groups import LEVELS, Group, Level
@@ -197,6 +198,12 @@ class FreeCapacity:
             fit = fit if most is None else min(fit, most)
         return fit
 
+    def meets(self, group: Group) -> bool:
+        """Is anybody placed at all whom a rule on groups of nodes keeps away, wherever that is?"""
+        if group.of.named:
+            return any(self.counts.get(name) for name in group.names)
+        return any(key == group.of.key for key, _, _ in self.away)
+
     def near(self, request: WorkloadRequest, group: Group, host: NodeCapacity) -> bool:
         """Is another workload that has the key in the same group of nodes, of the larger kind that the two say?
 
@@ -266,6 +273,35 @@ class FreeCapacity:
                 near[one] += count
                 if not near[one]:
                     del near[one]
+
+    def without(self, workloads: Iterable[str]) -> FreeCapacity:
+        """A copy, as if these workloads had no allocations."""
+        other = self.copy()
+        for name in sorted(workloads):
+            for node, count in list(other.counts[name].items()):
+                other.take(self.snapshot.requests[name], self.snapshot.nodes[node], -count)
+        return other
+
+    @contextmanager
+    def lifted(self, request: WorkloadRequest) -> Iterator[None]:
+        """As if it had no allocations, until the block ends. A copy of a large fleet takes far longer."""
+        home = dict(self.counts[request.name])
+        before = {node: self._pieces(request.name, node) for node in home} if request.in_pieces else {}
+        for node, count in home.items():
+            self.take(request, self.snapshot.nodes[node], -count)
+        try:
+            yield
+        finally:
+            for node, count in home.items():
+                self.take(request, self.snapshot.nodes[node], count)
+            for node, (parts, cut, held, empty) in before.items():  # each piece is on the card that it was on
+                self.parts[node], self.held[request.name, node], self.free[node][GPUS] = parts, held, empty
+                self.cuts |= {node: cut} if cut is not None else {}
+
+    def _pieces(self, name: str, node: str) -> tuple[dict[int, int], CutCards | None, list[Held], int]:
+        """A copy of what says which pieces of GPUs are held on a node, and which a workload holds there."""
+        cut = self.cuts.get(node)
+        return dict(self.partial(node)), cut and cut.copy(), list(self.held.get((name, node), ())), self.free[node][GPUS]
 
     def put_back(self, request: WorkloadRequest, host: NodeCapacity, count: int, own: Iterable[Held]) -> int:
         """Put up to `count` replicas on those pieces of GPUs of `own`, one each, that are still free. Returns how many."""

@@ -234,10 +234,11 @@ def _packs(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity,
     items.sort(reverse=True)
     node = snapshot.stack.nodes[host.name]
     key = (node.hardware, node.tuning, tuple(items), seats and (host.name, seats))
-    if key not in snapshot.packings:
+    known = snapshot.known(homes_of)
+    if key not in known:
         free = Parts(snapshot, snapshot.stack.hardware_of(host.name), seats)
-        snapshot.packings[key] = homes_of(free, items)
-    return snapshot.packings[key] is not None
+        known[key] = homes_of(free, items)
+    return known[key] is not None
 
 
 def seated(capacity: FreeCapacity, node: str, workload: str = "", count: int = 0) -> tuple[Allocation, ...]:

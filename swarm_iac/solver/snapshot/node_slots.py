@@ -17,10 +17,9 @@ from swarm_iac.solver.packing.mig_instances import Held
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, held
 from swarm_iac.solver.snapshot.layout import GPUS, POWER, RACK, SUPPLY, UPLINK
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import suits_but_state
+from swarm_iac.solver.snapshot.suitability import Mask, hindering
 
 Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 class Slots:
@@ -38,24 +37,17 @@ class Slots:
         self.used: Mask = np.array([capacity.load[host.name] > 0 for host in self.nodes], dtype=np.bool_)
         self.ready: Mask = np.array([host.state == "ready" for host in self.nodes], dtype=np.bool_)
         self.kind: Ints = np.array([snapshot.alike[host.name] for host in self.nodes], dtype=np.int64)
-        self._first = {snapshot.alike[host.name]: host for host in self.nodes}
         self.model = np.array([host.model or "" for host in self.nodes]) if snapshot.models else np.array([])
         self.power: Ints = np.array([host.power for host in self.nodes], dtype=np.int64)
         racks = list(capacity.racks)
         number = {name: i for i, name in enumerate(racks)}
         self.rack: Ints = np.array([number.get(host.rack or "", len(racks)) for host in self.nodes], dtype=np.int64)
-        self._racks = racks
+        self._budgets: Ints = np.array([*capacity.racks.values(), (ENDLESS,) * len(RACK)], dtype=np.int64)
         self._groups: dict[str, Ints] = {}
 
     def suits(self, request: WorkloadRequest) -> Mask:
-        """Whom the node suits, its state aside. Worked out once for nodes and for workloads that are alike."""
-        key = (request.asked, request.on_one, request.joined)
-        if key not in self.snapshot.suited:
-            known = np.zeros(max(self._first, default=-1) + 1, dtype=np.bool_)
-            for kind, host in self._first.items():
-                known[kind] = suits_but_state(request, host)
-            self.snapshot.suited[key] = known[self.kind]
-        return self.snapshot.suited[key]
+        """Which nodes suit it, their state aside?"""
+        return hindering(self.snapshot, request).none_but_state
 
     def caps(self, request: WorkloadRequest) -> Ints:
         """How many more replicas of `ask` each node could take; 0 where it is not ready or does not suit."""
@@ -68,7 +60,7 @@ class Slots:
             caps = np.minimum(caps, self._by_power(request, self.free[:, SUPPLY]))
         if request.in_pieces:
             caps = np.minimum(caps, self._shares(request))
-        if self._racks:
+        if len(self._budgets) > 1:
             caps = np.minimum(caps, self._by_rack(request))
         for model, _ in request.models:
             caps = np.where(self.model == model, np.minimum(caps, max(0, capacity.by_model(request, model))), caps)
@@ -105,6 +97,8 @@ class Slots:
         i = self.index[host.name]
         self.free[i] = self.capacity.free[host.name]
         self.used[i] = self.capacity.load[host.name] > 0
+        if host.rack in self.capacity.racks:
+            self._budgets[self.rack[i]] = self.capacity.racks[host.rack]
 
     def _shares(self, request: WorkloadRequest) -> Ints:
         found: Ints = np.maximum(self.free[:, GPUS], 0) * (WHOLE // request.share)
@@ -116,7 +110,7 @@ class Slots:
         return found
 
     def _by_rack(self, request: WorkloadRequest) -> Any:
-        budgets = np.array([*self.capacity.racks.values(), (ENDLESS,) * len(RACK)], dtype=np.int64)[self.rack]
+        budgets = self._budgets[self.rack]
         caps = np.full(len(self.nodes), ENDLESS, dtype=np.int64)
         for i, place in enumerate(UPLINK):
             if need := request.need[place]:

@@ -8,12 +8,10 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.gpus.links import Groups
@@ -23,7 +21,6 @@ from swarm_iac.model.place.taints import Taint
 from swarm_iac.model.place.where import Where
 from swarm_iac.model.placement import Allocation
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver.packing.gpu_domains import Domain
 from swarm_iac.solver.snapshot.entitlements import Entitlements
 from swarm_iac.solver.snapshot.layout import (
     ALL_GPUS,
@@ -326,11 +323,6 @@ class Snapshot:
         return {scope: frozenset(ones) for scope, ones in found.items()}
 
     @functools.cached_property
-    def compared(self) -> dict[tuple[object, ...], dict[str, str]]:
-        """What `balance.compared` knows already."""
-        return {}
-
-    @functools.cached_property
     def evened(self) -> tuple[str, ...]:
         """The workloads with `balance`."""
         return tuple(name for name, request in self.requests.items() if request.even)
@@ -340,14 +332,12 @@ class Snapshot:
         """The gangs that links between sites count."""
         return tuple(name for name, request in self.requests.items() if request.between)
 
-    @functools.cached_property
-    def hindering(self) -> dict[tuple[object, ...], dict[str, frozenset[str]]]:
-        """What `suitability.hindering` knows already."""
-        return {}
+    def known(self, of: Callable[..., object]) -> dict[Any, Any]:
+        """What this function has worked out of the snapshot already, by what it was asked."""
+        return self._known.setdefault(of, {})
 
     @functools.cached_property
-    def suited(self) -> dict[tuple[object, ...], npt.NDArray[np.bool_]]:
-        """What `node_slots.Slots.suits` knows already."""
+    def _known(self) -> dict[Callable[..., object], dict[Any, Any]]:
         return {}
 
     @functools.cached_property
@@ -387,19 +377,29 @@ class Snapshot:
         return max(kinds, key=LEVELS.index, default="node")
 
     @functools.cached_property
-    def packings(self) -> dict[object, tuple[Domain, ...] | None]:
-        """What `domain_seats.homes_of` knows already."""
-        return {}
+    def rows(self) -> dict[str, int]:
+        """The place of each node."""
+        return {name: i for i, name in enumerate(self.nodes)}
 
     @functools.cached_property
     def alike(self) -> dict[str, int]:
         """A number for each node, the same for those that nothing but their name, rack and site tells apart."""
+        sizes, known = self.same_size, dict[tuple[object, ...], int]()
+        labels = sorted({pair for request in self.requests.values() for pair in request.place.labels})
+        return {
+            name: known.setdefault(
+                (sizes[name], one.state, one.tainted, *(one.labels.get(key) == value for key, value in labels)), len(known)
+            )
+            for name, one in self.nodes.items()
+        }
+
+    @functools.cached_property
+    def same_size(self) -> dict[str, int]:
+        """The same, with other labels, taints and states: an empty one holds as many replicas."""
         known: dict[tuple[object, ...], int] = {}
-        labels = {key for request in self.requests.values() for key in request.place.labels}
         return {
             name: known.setdefault(
                 (
-                    one.state,
                     one.model,
                     one.gpu_memory,
                     one.capacity,
@@ -407,9 +407,7 @@ class Snapshot:
                     one.parts,
                     one.links,
                     one.mig,
-                    one.tainted,
                     one.site if self.links else None,
-                    *(one.labels.get(key) for key in sorted(labels)),
                 ),
                 len(known),
             )

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
 
 from swarm_iac.model.device import share_text
 from swarm_iac.model.gpus.worth import Weights
@@ -14,6 +19,8 @@ from swarm_iac.pluralize import pluralize
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.units import Bytes
+
+Mask = npt.NDArray[np.bool_]
 
 
 def node_is_ready(request: WorkloadRequest, host: NodeCapacity) -> bool:
@@ -204,6 +211,11 @@ PLACE = {one.rule: one.key for one in GROUP_RULES} | {
 assert {*PLACE.values(), *PREFERENCES} == {*Where.model_fields}, "each key of `place` has a rule"
 
 
+#: The rule on labels, and all of them.
+_SELECT = next(one for one in FIT if one.fits is selector_matches)
+_EVERY = frozenset(one.name for one in FIT)
+
+
 def suits(request: WorkloadRequest, host: NodeCapacity) -> bool:
     """May a new replica be placed there?"""
     return host.state == "ready" and suits_but_state(request, host)
@@ -244,31 +256,72 @@ def may_stay(request: WorkloadRequest, host: NodeCapacity) -> bool:
     return host.state in ("ready", "cordon") and _matches(request, host)
 
 
-def could_stand(request: WorkloadRequest, host: NodeCapacity) -> bool:
-    """Could it be placed there, be it new or from before?"""
-    return _matches(request, host) and (bool(host.taints) or domain_suffices(request, host))
+class Hindering:
+    """Which rules keep one workload from each node, in the order of nodes."""
+
+    def __init__(self, rows: Mapping[str, int], kinds: npt.NDArray[np.int64], rules: list[frozenset[str]]) -> None:
+        self.rows, self.kinds, self.rules = rows, kinds, rules  # `rules` by kind
+
+    def __getitem__(self, node: str) -> frozenset[str]:
+        return self.rules[int(self.kinds[self.rows[node]])]
+
+    def under(self, rules: Set[str]) -> Mask:
+        """From which nodes does none of these rules keep it?"""
+        mask: Mask = np.array([out.isdisjoint(rules) for out in self.rules], dtype=np.bool_)[self.kinds]
+        return mask
+
+    @cached_property
+    def none(self) -> Mask:
+        """Where a new replica may be placed."""
+        return self.under(_EVERY)
+
+    @cached_property
+    def none_but_state(self) -> Mask:
+        """Where it could be if the node were ready."""
+        return self.under(_EVERY - {node_is_ready.__name__})
 
 
-def hindering(snapshot: Snapshot, request: WorkloadRequest) -> dict[str, frozenset[str]]:
+def hindering(snapshot: Snapshot, request: WorkloadRequest) -> Hindering:
     """For each node the rules above that keep the workload from it. Worked out once for nodes and workloads that are alike."""
-    key = (request.asked, request.on_one, request.joined)
-    if key not in snapshot.hindering:
-        known: dict[tuple[object, ...], frozenset[str]] = {}
-        found = snapshot.hindering[key] = {}
-        for name, host in snapshot.nodes.items():
-            like = (
-                host.state,
-                host.model,
-                host.gpu_memory,
-                host.numa,
-                host.mig,
-                host.tainted,
-                *(host.labels.get(label) for label in request.place.labels),
-            )
-            if like not in known:
-                known[like] = frozenset(one.name for one in FIT if not one.fits(request, host))
-            found[name] = known[like]
-    return snapshot.hindering[key]
+    key, known = (request.asked, request.on_one, request.joined), snapshot.known(hindering)
+    if key not in known:
+        kinds, firsts = _kinds(snapshot)
+        out = [frozenset(one.name for one in FIT if one is not _SELECT and not one.fits(request, host)) for host in firsts]
+        for label, value in request.select:
+            kinds = np.where(labelled(snapshot, label, value) | (kinds >= len(firsts)), kinds, kinds + len(firsts))
+        known[key] = Hindering(snapshot.rows, kinds, out + [rules | {_SELECT.name} for rules in out])
+    return cast("Hindering", known[key])
+
+
+def could_stand_on(snapshot: Snapshot, request: WorkloadRequest) -> Mask:
+    """On which nodes could it be placed, be it new or from before?"""
+    known, found = snapshot.known(could_stand_on), hindering(snapshot, request)
+    if () not in known:
+        known[()] = np.array([bool(host.taints) for host in snapshot.nodes.values()], dtype=np.bool_)
+    of_domains = {numa_node_suffices.__name__, linked_gpus_suffice.__name__}
+    mask: Mask = found.under({fits.__name__ for fits in _LASTING}) & (known[()] | found.under(of_domains))
+    return mask
+
+
+def labelled(snapshot: Snapshot, label: str, value: str) -> Mask:
+    """Which nodes have this label with this value?"""
+    known = snapshot.known(labelled)
+    if (label, value) not in known:
+        known[label, value] = np.array([host.labels.get(label) == value for host in snapshot.nodes.values()], dtype=np.bool_)
+    return cast("Mask", known[label, value])
+
+
+def _kinds(snapshot: Snapshot) -> tuple[npt.NDArray[np.int64], list[NodeCapacity]]:
+    """A number for each node, the same for those that nothing but labels tells apart here, and the first of each number."""
+    known = snapshot.known(_kinds)
+    if () not in known:
+        firsts: dict[tuple[object, ...], tuple[int, NodeCapacity]] = {}
+        kinds = []
+        for host in snapshot.nodes.values():
+            like = (host.state, host.model, host.gpu_memory, host.numa, host.mig, host.tainted)
+            kinds.append(firsts.setdefault(like, (len(firsts), host))[0])
+        known[()] = np.array(kinds, dtype=np.int64), [host for _, host in firsts.values()]
+    return cast("tuple[npt.NDArray[np.int64], list[NodeCapacity]]", known[()])
 
 
 def heaviest(snapshot: Snapshot, request: WorkloadRequest, weights: Weights) -> int:

@@ -1,0 +1,152 @@
+"""On drawn fleets, do the short ways say what the long ones say? What is worked out once for many, taken off and set back, or
+ended as soon as enough is known.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from swarm_iac.errors import StackFileError
+from swarm_iac.model.placement import Placement
+from swarm_iac.solver import solve
+from swarm_iac.solver.balance.even import Compared
+from swarm_iac.solver.explain.conflict import Causes, capacity_of, forbidden
+from swarm_iac.solver.explain.counting import EVERY, Ruled, reach
+from swarm_iac.solver.explain.places.at_least import AtLeast
+from swarm_iac.solver.explain.places.not_moved import NotMoved
+from swarm_iac.solver.repair.greedy import greedy
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, capacity_with
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
+from swarm_iac.solver.snapshot.suitability import FIT, hindering, suits, suits_but_state
+from swarm_iac.solver.snapshot.tasks import classify, repair_task
+from tests.benchmarks.fleets.draw_where import more
+from tests.benchmarks.fleets.draw_workloads import filled
+from tests.solver.fleets import stack_of
+
+
+def drawn(count: int, machines: int = 12) -> Iterator[FreeCapacity]:
+    """What is free on drawn fleets, filled in one pass."""
+    for seed in itertools.count(71_000):
+        one = more(filled(seed, machines), seed)
+        try:
+            stack = one.stack()
+        except StackFileError:
+            continue
+        snapshot = snapshot_of(stack, Placement(), one.today)
+        yield capacity_with(snapshot, greedy(repair_task(snapshot, classify(snapshot))))
+        count -= 1
+        if not count:
+            return
+
+
+def state(capacity: FreeCapacity) -> dict[str, Any]:
+    """All that is known of it, but for what is there as nothing."""
+
+    def some(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: left for key, one in value.items() if (left := some(one))}
+        return copy.deepcopy(value)
+
+    return {key: some(value) for key, value in vars(capacity).items() if key not in ("snapshot", "seats", "links")}
+
+
+def test_who_is_lifted_off_is_set_back_without_a_trace() -> None:
+    pieces = 0
+    for capacity in drawn(40):
+        before = state(capacity)
+        for name, request in capacity.snapshot.requests.items():
+            with capacity.lifted(request):
+                assert not capacity.counts[name]
+                assert state(capacity)["free"] == state(capacity.without({name}))["free"]
+            assert state(capacity) == before, name
+            pieces += request.in_pieces and bool(capacity.counts[name])
+    assert pieces > 10
+
+
+def test_what_keeps_workloads_from_nodes_is_what_the_rules_say_of_each_pair() -> None:
+    for capacity in drawn(25):
+        snapshot = capacity.snapshot
+        for request in snapshot.requests.values():
+            found = hindering(snapshot, request)
+            for row, (node, host) in enumerate(snapshot.nodes.items()):
+                assert found[node] == {one.name for one in FIT if not one.fits(request, host)}, (request.name, node)
+                assert found.none[row] == suits(request, host)
+                assert found.none_but_state[row] == suits_but_state(request, host)
+
+
+def test_who_stops_counting_when_all_have_a_place_finds_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: Counter[bool] = Counter()
+    for capacity in drawn(25):
+        rng = random.Random(1)
+        for request in capacity.snapshot.requests.values():
+            for rules in (EVERY, frozenset(rng.sample(sorted(EVERY), len(EVERY) * 3 // 4))):
+                short = reach(capacity, request, rules), Ruled(capacity, request).reach(rules)
+                with monkeypatch.context() as patch:
+                    patch.setattr(AtLeast, "add", lambda *_: 0)
+                    assert short == (reach(capacity, request, rules), Ruled(capacity, request).reach(rules)), request.name
+                ended[short[0] > 0] += 1
+    assert min(ended[True], ended[False]) > 40
+
+
+def test_of_those_that_are_not_moved_as_few_are_named_as_need_be() -> None:
+    named = 0
+    for capacity in drawn(40):
+        requests = capacity.snapshot.requests
+        one = NotMoved(capacity, [name for name in requests if capacity.counts[name]][::2])
+        for request in requests.values():
+            if capacity.counts[request.name].total() == request.members or not forbidden(capacity, request, EVERY):
+                continue
+
+            def closed(beside: FreeCapacity, request: Any = request) -> bool:
+                return forbidden(beside, request, EVERY)
+
+            some = one.fewest(request, closed)
+            assert bool(some) != closed(capacity.without(one.names - {request.name}))
+            assert not some or not closed(capacity.without(some))
+            assert all(closed(capacity.without(some - {name})) for name in some)
+            named += bool(some)
+    assert named > 30
+
+
+def test_the_fewest_of_any_group_are_counted_from_those_that_have_any() -> None:
+    rng = random.Random(5)
+    for _ in range(300):
+        compared = Compared({f"r{i}": rng.choice("ab") for i in range(rng.randint(1, 6))})
+        there = Counter({f"r{i}": rng.randint(0, 2) for i in range(8) if rng.random() < 0.7})
+        assert compared.fewest(there) == {
+            near: min(there[place] for place, one in compared.items() if one == near) for near in set(compared.values())
+        }
+
+
+def test_the_capacity_is_not_copied_for_each_that_is_pending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """600 that wait and 60 that are not moved took a copy of the fleet for each pair: minutes, on a large one."""
+    nodes: dict[str, dict[str, Any]] = {f"n{i:02}": {} for i in range(60)}
+    firm = {f"f{i:02}": {"each": {"gpus": 5}, "movable": False} for i in range(59)}
+    small = {"small": {"each": {"gpus": 3}}}
+    waits = {f"w{i:03}": {"each": {"gpus": 8, "vcpus": f"{1000 + i}m"}} for i in range(600)}
+    last = solve(stack_of(nodes, firm)).placement
+    snapshot = snapshot_of(stack_of(nodes, firm | small | waits), last)
+    capacity = capacity_of(snapshot, last)
+    (empty,) = nodes.keys() - {one.node for one in last.allocations}
+    capacity.take(snapshot.requests["small"], snapshot.nodes[empty], 1)
+    copies = 0
+    whole = FreeCapacity.copy
+
+    def counted(self: FreeCapacity) -> FreeCapacity:
+        nonlocal copies
+        copies += 1
+        return whole(self)
+
+    monkeypatch.setattr(FreeCapacity, "copy", counted)
+    causes = Causes(capacity)
+    for name in waits:
+        reasons = {one.rule: one.text for one in causes.of(snapshot.requests[name])}
+        assert reasons["immovable_stay"].startswith("f00 holds enough for it")
+    assert copies < 20
