@@ -154,14 +154,20 @@ def test_nothing_makes_way_for_less_that_ran_or_for_a_lower_priority() -> None:
 
 
 @pytest.mark.parametrize(
-    ("priority", "why"),
-    [("high", "stops for a higher priority"), ("normal", "stops for others of its priority that hold more")],
+    ("priority", "reclaim", "why"),
+    [
+        ("high", False, "stops for a higher priority"),
+        ("high", True, "stops for a higher priority"),
+        ("normal", False, "stops for others of its priority that hold more"),
+        ("normal", True, "stops for others of its priority, by what teams are due"),
+    ],
 )
-def test_nobody_is_said_to_stop_for_a_higher_priority_where_none_came(priority: str, why: str) -> None:
+def test_nobody_is_said_to_stop_for_a_higher_priority_where_none_came(priority: str, reclaim: bool, why: str) -> None:
     works = {"a": {"each": {"vcpus": 1}}, "b": {"each": {"gpus": 1}, "priority": priority}}
-    stack = stack_of({"n": {}}, works)
+    teams = {"t": {"users": ["ada"], "share": 1}}
+    stack = stack_of({"n": {}}, works, teams=teams, solve={"reclaim": reclaim})
     both = {one.workload: one for one in solve(stack).placement.allocations}
-    snapshot = snapshot_of(stack, Placement(allocations=(both["a"],)))
+    snapshot = with_shares(stack, Placement(allocations=(both["a"],)))
     (move,) = moves_with_causes(snapshot, classify(snapshot), Placement(allocations=(both["b"],)))
     assert (move.name, move.target, move.why) == ("a-0", "", why)
 

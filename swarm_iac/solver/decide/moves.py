@@ -73,7 +73,11 @@ def _why_stopped(snapshot: Snapshot, placement: Placement, was: Allocation, high
         return f"its gang has {request.members} members now, and not all have a place"
     if lent := called_back(snapshot, Placement(allocations=snapshot.last), placement, was):
         return lent
-    return "stops for a higher priority" if highest > request.priority else "stops for others of its priority that hold more"
+    if highest > request.priority:
+        return "stops for a higher priority"
+    if snapshot.shares is not None and snapshot.stack.solve.reclaim:
+        return "stops for others of its priority, by what teams are due"
+    return "stops for others of its priority that hold more"
 
 
 def _highest(snapshot: Snapshot, placement: Placement) -> float:
