@@ -49,9 +49,9 @@ def reach(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str] = EV
     found: list[tuple[NodeCapacity, int]] = []
     least = AtLeast(capacity, request, model_limits.left_on(capacity, request, rules) if request.models else {})
     empty: dict[int, int] = {}  # of nodes on which nothing stands, one of each kind is counted
-    hindered, hosts = hindering(capacity.snapshot, request), list(capacity.snapshot.nodes.values())
+    hindered, nodes = hindering(capacity.snapshot, request), capacity.snapshot.nodes
     each = home or capacity.counts[request.name] or (request.others and capacity.load)
-    for host in hosts if home else (hosts[row] for row in np.flatnonzero(hindered.under(rules)).tolist()):
+    for host in (nodes[name] for name in (nodes if home else hindered.nodes_under(rules))):
         if each or capacity.load[host.name]:
             cap = on_node(capacity, request, host, rules, left, home, hindered)
         elif (kind := capacity.snapshot.same_size[host.name]) in empty:

@@ -32,7 +32,7 @@ class Overqualification:
         self.snapshot = snapshot
         self.known: dict[tuple[bool, str | None, int, str | None, int], int] = {}
         self.rows: dict[tuple[bool, str | None, int], Ints] = {}
-        self.labelled: dict[tuple[tuple[tuple[str, str], ...], bool], Ints] = {}
+        self._reserved: dict[tuple[tuple[tuple[str, str], ...], bool], Ints] = {}
         self._asked = {pair for request in snapshot.requests.values() for pair in request.select}
 
     def of(self, request: WorkloadRequest, host: NodeCapacity) -> int:
@@ -57,12 +57,12 @@ class Overqualification:
         same of links that others require.
         """
         like = (request.select, request.linked)
-        if like not in self.labelled:
+        if like not in self._reserved:
             count = self._of_any.copy()
             for label, value in request.select:
                 count -= labelled(self.snapshot, label, value)
-            self.labelled[like] = count if request.linked else count + self._linked
-        return self.labelled[like]
+            self._reserved[like] = count if request.linked else count + self._linked
+        return self._reserved[like]
 
     @cached_property
     def _of_any(self) -> Ints:

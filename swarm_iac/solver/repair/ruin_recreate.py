@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
-
 from swarm_iac.solver.backend.cpsat import SEED
 from swarm_iac.solver.repair.greedy import one_pass
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, capacity_with
@@ -56,11 +54,7 @@ def value(snapshot: Snapshot, counts: Pairs) -> Value:
 def improved(snapshot: Snapshot, counts: Pairs, left: float, stop: Callable[[], bool]) -> Pairs:
     """A placement that is worth at least as much as `counts`, within the deterministic time `left`."""
     chance = random.Random(SEED).random  # of `random` only this is the same in every version of Python
-    nodes = list(snapshot.nodes)
-    places = {
-        name: [nodes[row] for row in np.flatnonzero(hindering(snapshot, request).none).tolist()]
-        for name, request in snapshot.requests.items()
-    }
+    places = {name: hindering(snapshot, request).nodes_under() for name, request in snapshot.requests.items()}
     now = _Placed(snapshot, counts, capacity_with(snapshot, counts), value(snapshot, counts))
     while left > 0 and not stop():
         left -= ROUND + NODE * len(snapshot.nodes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
@@ -270,6 +271,10 @@ class Hindering:
         mask: Mask = np.array([out.isdisjoint(rules) for out in self.rules], dtype=np.bool_)[self.kinds]
         return mask
 
+    def nodes_under(self, rules: Set[str] = _EVERY) -> list[str]:
+        """Their names; those that suit a new replica, if no rules are given."""
+        return list(itertools.compress(self.rows, self.under(rules).tolist()))
+
     @cached_property
     def none(self) -> Mask:
         """Where a new replica may be placed."""
@@ -295,11 +300,10 @@ def hindering(snapshot: Snapshot, request: WorkloadRequest) -> Hindering:
 
 def could_stand_on(snapshot: Snapshot, request: WorkloadRequest) -> Mask:
     """On which nodes could it be placed, be it new or from before?"""
-    known, found = snapshot.known(could_stand_on), hindering(snapshot, request)
-    if () not in known:
-        known[()] = np.array([bool(host.taints) for host in snapshot.nodes.values()], dtype=np.bool_)
+    found, (kinds, firsts) = hindering(snapshot, request), _kinds(snapshot)
+    tainted = np.array([bool(host.taints) for host in firsts], dtype=np.bool_)[kinds]
     of_domains = {numa_node_suffices.__name__, linked_gpus_suffice.__name__}
-    mask: Mask = found.under({fits.__name__ for fits in _LASTING}) & (known[()] | found.under(of_domains))
+    mask: Mask = found.under({fits.__name__ for fits in _LASTING}) & (tainted | found.under(of_domains))
     return mask
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import ExitStack
 
-import numpy as np
-
 from swarm_iac.solver.explain.counting import EVERY, on_node
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.snapshot import WorkloadRequest
@@ -26,10 +24,10 @@ class NotMoved:
 
     def _could_be_elsewhere(self, name: str) -> bool:
         free, request = self._capacity, self._capacity.snapshot.requests[name]
-        hosts, home = list(free.snapshot.nodes.values()), {*free.counts[name]}
-        open_ = (hosts[row] for row in np.flatnonzero(hindering(free.snapshot, request).none).tolist())
+        home, nodes = {*free.counts[name]}, free.snapshot.nodes
+        others = [node for node in hindering(free.snapshot, request).nodes_under() if node not in home]
         with free.lifted(request):
-            return any(host.name not in home and free.most(request, host) > 0 for host in open_)
+            return any(free.most(request, nodes[node]) > 0 for node in others)
 
     def fewest(self, request: WorkloadRequest, closed: Closed) -> frozenset[str]:
         """So few of them that none can be left out, without whom the workload has a place; nobody where all are not enough.
