@@ -7,7 +7,8 @@ import random
 
 from swarm_iac.solver import solve
 from swarm_iac.solver.explain.conflict import capacity_of
-from swarm_iac.solver.explain.counting import EVERY, STATES, Ruled, Tally, reach
+from swarm_iac.solver.explain.counting import EVERY, STATES, Tally, reach
+from swarm_iac.solver.explain.places.ruled import Ruled
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from tests.solver.crowded import crowded
 from tests.solver.fleets import stack_of

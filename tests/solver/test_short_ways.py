@@ -9,6 +9,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -18,9 +19,10 @@ from swarm_iac.model.placement import Placement
 from swarm_iac.solver import solve
 from swarm_iac.solver.balance.even import Compared
 from swarm_iac.solver.explain.conflict import Causes, capacity_of, forbidden
-from swarm_iac.solver.explain.counting import EVERY, Ruled, reach
+from swarm_iac.solver.explain.counting import EVERY, reach
 from swarm_iac.solver.explain.places.at_least import AtLeast
 from swarm_iac.solver.explain.places.not_moved import NotMoved
+from swarm_iac.solver.explain.places.ruled import Ruled
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, capacity_with
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
@@ -70,6 +72,26 @@ def test_who_is_lifted_off_is_set_back_without_a_trace() -> None:
     assert pieces > 10
 
 
+def test_who_is_lifted_off_may_come_back_in_any_order() -> None:
+    rng, pieces = random.Random(3), 0
+    for capacity in drawn(40):
+        requests = capacity.snapshot.requests
+        before, gone = state(capacity), dict[str, ExitStack]()
+        for _ in range(60):
+            some = frozenset(rng.sample(sorted(requests), rng.randint(0, len(requests))))
+            for name in sorted(gone.keys() - some):
+                gone.pop(name).close()
+            for name in sorted(some - gone.keys(), key=lambda _: rng.random()):
+                gone[name] = ExitStack()
+                gone[name].enter_context(capacity.lifted(requests[name]))
+                pieces += requests[name].in_pieces
+            assert state(capacity)["free"] == state(capacity.without(some))["free"]
+        for stack in gone.values():
+            stack.close()
+        assert state(capacity) == before
+    assert pieces > 100
+
+
 def test_what_keeps_workloads_from_nodes_is_what_the_rules_say_of_each_pair() -> None:
     for capacity in drawn(25):
         snapshot = capacity.snapshot
@@ -104,8 +126,8 @@ def test_of_those_that_are_not_moved_as_few_are_named_as_need_be() -> None:
             if capacity.counts[request.name].total() == request.members or not forbidden(capacity, request, EVERY):
                 continue
 
-            def closed(beside: FreeCapacity, request: Any = request) -> bool:
-                return forbidden(beside, request, EVERY)
+            def closed(beside: FreeCapacity, among: Any = None, request: Any = request) -> bool:
+                return forbidden(beside, request, EVERY, among)
 
             some = one.fewest(request, closed)
             assert bool(some) != closed(capacity.without(one.names - {request.name}))

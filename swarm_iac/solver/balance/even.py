@@ -117,7 +117,9 @@ def left(capacity: FreeCapacity, request: WorkloadRequest, group: Group, host: N
 
     Who lost its slot is new where it ran: the next decision begins from what stands.
     """
-    return left_by(capacity, request, group)(host)
+    if group.of.even:
+        return left_by(capacity, request, group)(host)
+    return left_alone(capacity, request, group, host)
 
 
 def left_by(capacity: FreeCapacity, request: WorkloadRequest, group: Group) -> Callable[[NodeCapacity], int | None]:
@@ -125,10 +127,17 @@ def left_by(capacity: FreeCapacity, request: WorkloadRequest, group: Group) -> C
     if group.of.even:
         stands = Even(capacity.snapshot, request, capacity.counts[request.name])
         return lambda host: stands.step(stands.place(host))
-    if group.of.joins or (group.of.others and capacity.meets(group)):
+    if group.of.joins:
         return lambda host: left_alone(capacity, request, group, host)
-    there = held(capacity, request, group.level)
-    return lambda host: group.left(there, group_of(host, group.level))
+    barred = capacity.barred(request, group) if group.of.others else {}
+    there, level, empty = held(capacity, request, group.level), group.level, group.left({}, "")
+
+    def leaves(host: NodeCapacity) -> int | None:
+        if any(group_of(host, kind) in places for kind, places in barred.items()):
+            return 0
+        return group.left(there, group_of(host, level)) if there else empty
+
+    return leaves
 
 
 def even(snapshot: Snapshot, counts: Pairs) -> bool:

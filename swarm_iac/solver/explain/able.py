@@ -5,16 +5,19 @@ A figure such as "the most that is free is 2 on n1" is about these: on any other
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence, Set
 
-from swarm_iac.solver.balance.even import left
+import numpy as np
+
+from swarm_iac.solver.balance.even import left_by
 from swarm_iac.solver.explain.counting import GPU_RULE
 from swarm_iac.solver.explain.domains import LINK_RULE, NUMA_RULE, by_domain
 from swarm_iac.solver.explain.model_limits import MODEL_RULES
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import NODE, RACK, SUPPLY
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import FIT
+from swarm_iac.solver.snapshot.suitability import FIT, hindering
 
 _MODEL = "gpu_model_matches"
 
@@ -24,17 +27,20 @@ def able(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: froz
 
     A rule that would leave none is passed over.
     """
-    nodes = list(capacity.snapshot.nodes.values())
+    unfit = hindering(capacity.snapshot, request)
+    fit = np.ones(len(capacity.snapshot.nodes), dtype=np.bool_)
     which: list[str] = []
     enough: list[str] = []
     for one in FIT:
         model = one.name == _MODEL and rule == GPU_RULE
-        rest = [b for b in nodes if one.fits(request, b)] if one.name in core or model else nodes
-        if rest and len(rest) < len(nodes):
-            nodes = rest
+        less = fit & unfit.under({one.name}) if one.name in core or model else fit
+        if 0 < np.count_nonzero(less) < np.count_nonzero(fit):
+            fit = less
             which += [one.leaves] if not model else []
+    nodes = list(itertools.compress(capacity.snapshot.nodes.values(), fit.tolist()))
     if request.models and rule not in MODEL_RULES and not core.isdisjoint(MODEL_RULES):
-        rest = [b for b in nodes if capacity.by_model(request, b.model) > 0]
+        allowed = {model for model in {b.model for b in nodes} if capacity.by_model(request, model) > 0}
+        rest = [b for b in nodes if b.model in allowed]
         if rest and len(rest) < len(nodes):
             nodes = rest
             which += ["whose GPU model limits still allow"]
@@ -78,7 +84,8 @@ def _barred(
     """For each of these rules about where a replica may lie: the nodes that it leaves in words, and those that it bars."""
     for group in request.groups:
         if group.of.rule in rules:
-            out = {b.name for b in nodes if left(capacity, request, group, b) == 0}
+            leaves = left_by(capacity, request, group)
+            out = {b.name for b in nodes if leaves(b) == 0}
             yield f"{group.format(group.of.leaves)}{f' in the {group.level}' if group.level != 'node' else ''}", out
     for rule, what in ((NUMA_RULE, "on one NUMA node"), (LINK_RULE, "on linked GPUs")):
         if request.local and rule in rules:

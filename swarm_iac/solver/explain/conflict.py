@@ -13,11 +13,12 @@ from functools import cache, cached_property
 from typing import Literal
 
 from swarm_iac.model.placement import Allocation, Placement, Reason
-from swarm_iac.solver.explain.counting import EVERY, GROUPED, NODE_RULES, RACK_RULES, Ruled, reach
+from swarm_iac.solver.explain.counting import EVERY, GROUPED, NODE_RULES, RACK_RULES, reach
 from swarm_iac.solver.explain.domains import DOMAINS
 from swarm_iac.solver.explain.messages import budget_spent, devices_taken, forbids, not_moved, over_limit, slot_lost
 from swarm_iac.solver.explain.model_limits import of_any_model
 from swarm_iac.solver.explain.places.not_moved import NotMoved
+from swarm_iac.solver.explain.places.ruled import Ruled, Table
 from swarm_iac.solver.explain.team_shares import GPU_RULES, of_other_teams, pending
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
@@ -154,9 +155,9 @@ def _forbid(ruled: Ruled) -> Callable[[Set[str]], bool]:
     return lambda on: all(not on.isdisjoint(rules) for rules in nodes)
 
 
-def forbidden(capacity: FreeCapacity, request: WorkloadRequest, on: Set[str]) -> bool:
-    """Do the rules `on` leave no place for one more replica (for all of a gang)?"""
-    return reach(capacity, request, on) < missing(capacity, request, on)
+def forbidden(capacity: FreeCapacity, request: WorkloadRequest, on: Set[str], among: Iterable[str] | None = None) -> bool:
+    """Do the rules `on` leave no place for one more replica (for all of a gang)? `among`: of `reach`."""
+    return reach(capacity, request, on, among=among) < missing(capacity, request, on)
 
 
 def missing(capacity: FreeCapacity, request: WorkloadRequest, on: Set[str]) -> int:
@@ -176,6 +177,7 @@ class Causes:
         self.capacities: dict[int, FreeCapacity] = {}
         self._seen: dict[WorkloadRequest, FreeCapacity] = {}
         self._stay: dict[int, NotMoved] = {}
+        self._tables: dict[int, Table] = {}
 
     def of(self, request: WorkloadRequest) -> tuple[Reason, ...]:
         """One reason for each rule of the smallest conflict, with figures and its path in the stack file."""
@@ -205,7 +207,9 @@ class Causes:
             return ()
         full = capacity.by_ceiling(request) < (request.members if request.gang else 1)  # no move frees a ceiling
         on = _rules(request)
-        fewest = () if full else self._firm(capacity).fewest(request, lambda beside: forbidden(beside, request, on))
+        fewest = (
+            () if full else self._firm(capacity).fewest(request, lambda beside, among: forbidden(beside, request, on, among))
+        )
         return (not_moved(capacity.snapshot, fewest),) if fewest else ()
 
     def _firm(self, capacity: FreeCapacity) -> NotMoved:
@@ -265,11 +269,16 @@ class Causes:
             held = {name for name in lower if self.capacity.counts[name]}
             self.capacities[request.priority] = self.capacity.without(held) if held else self.capacity
         capacity = self.capacities[request.priority]
-        ruled, on = Ruled(capacity, request), EVERY | {GANG} if request.gang else EVERY
+        ruled, on = self._counted(capacity, request), EVERY | {GANG} if request.gang else EVERY
         if capacity is not self.capacity and ruled.reach(on) >= missing(capacity, request, on):
-            ruled = Ruled(self.capacity, request)
+            ruled = self._counted(self.capacity, request)
         self._seen[request] = ruled.capacity
         return ruled
+
+    def _counted(self, capacity: FreeCapacity, request: WorkloadRequest) -> Ruled:
+        if id(capacity) not in self._tables:
+            self._tables[id(capacity)] = Table(capacity)
+        return Ruled(capacity, request, self._tables[id(capacity)])
 
 
 def _renamed(name: str, reasons: tuple[Reason, ...], other: str) -> tuple[Reason, ...]:

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
-from functools import cached_property
-
-import numpy as np
-import numpy.typing as npt
 
 from swarm_iac.model.place.groups import SITE_LINKS, Level, together
 from swarm_iac.model.place.where import GROUP_RULES
-from swarm_iac.solver.balance.even import left, left_by
+from swarm_iac.solver.balance.even import left
 from swarm_iac.solver.balance.evened import Gathered, evened_under
 from swarm_iac.solver.explain import model_limits
-from swarm_iac.solver.explain.domains import DOMAINS, NUMA_RULE, OF_DOMAINS, Smaller, by_domain
+from swarm_iac.solver.explain.domains import DOMAINS, by_domain
 from swarm_iac.solver.explain.model_limits import MODEL_RULES
 from swarm_iac.solver.explain.places.at_least import AtLeast
 from swarm_iac.solver.snapshot import site_links
@@ -26,8 +22,6 @@ from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.layout import CEILINGS, GPUS, NODE, POWER, RACK, SUPPLY, UPLINK, of_chain
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT, Hindering, hindering
-
-Ints = npt.NDArray[np.int64]
 
 #: The rules of each level, in the order of the tuples that they bound.
 NODE_RULES, RACK_RULES, CEILING_RULES = (tuple(budget.rule for budget in level) for level in (NODE, RACK, CEILINGS))
@@ -41,9 +35,15 @@ STATES, TAINTS = "node_is_ready", "taints_are_tolerated"
 CLOSED = {STATES, TAINTS}
 
 
-def reach(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str] = EVERY, home: Counter[str] | None = None) -> int:
-    """The most replicas that can be added. `home` counts those that may stay on a cordoned node."""
-    left = min(request.members - capacity.counts[request.name].total(), _by_ceiling(capacity, request, rules))
+def reach(
+    capacity: FreeCapacity,
+    request: WorkloadRequest,
+    rules: Set[str] = EVERY,
+    home: Counter[str] | None = None,
+    among: Iterable[str] | None = None,
+) -> int:
+    """The most replicas that can be added. `home` counts those that may stay on a cordoned node; `among`: on these nodes."""
+    left = min(request.members - capacity.counts[request.name].total(), by_ceiling(capacity, request, rules))
     if left <= 0:
         return 0
     found: list[tuple[NodeCapacity, int]] = []
@@ -51,7 +51,8 @@ def reach(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str] = EV
     empty: dict[int, int] = {}  # of nodes on which nothing stands, one of each kind is counted
     hindered, nodes = hindering(capacity.snapshot, request), capacity.snapshot.nodes
     each = home or capacity.counts[request.name] or (request.others and capacity.load)
-    for host in (nodes[name] for name in (nodes if home else hindered.nodes_under(rules))):
+    names = nodes if home else hindered.nodes_under(rules)
+    for host in (nodes[name] for name in (names if among is None else among)):
         if each or capacity.load[host.name]:
             cap = on_node(capacity, request, host, rules, left, home, hindered)
         elif (kind := capacity.snapshot.same_size[host.name]) in empty:
@@ -62,10 +63,10 @@ def reach(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str] = EV
             found.append((host, cap))
             if least.add(host, cap) >= left:
                 return left
-    return min(left, _on_nodes(capacity, request, found, rules, home))
+    return min(left, on_nodes(capacity, request, found, rules, home))
 
 
-def _on_nodes(
+def on_nodes(
     capacity: FreeCapacity,
     request: WorkloadRequest,
     found: list[tuple[NodeCapacity, int]],
@@ -154,12 +155,12 @@ class Tally:
     def reach(self) -> int:
         """The most replicas that can be added now."""
         capacity, request = self.capacity, self.request
-        left = min(self._missing, _by_ceiling(capacity, request, self.rules))
+        left = min(self._missing, by_ceiling(capacity, request, self.rules))
         plain = not (_together(request, self.rules) or _sited(request, self.rules))
         if request.models:
             nodes = capacity.snapshot.nodes
             found = [(nodes[name], cap) for ones in self._found.values() for name, (_, cap) in ones.items() if cap > 0]
-            return max(0, min(left, _on_nodes(capacity, request, found, self.rules)))
+            return max(0, min(left, on_nodes(capacity, request, found, self.rules)))
         if evened := evened_under(capacity, request, self._most, self.rules):
             return max(0, min(left, evened.total(self._most)))
         return max(0, min(left, self._total if plain else _in_all(capacity, request, self._most, self.rules)))
@@ -202,130 +203,12 @@ class Tally:
         return _in_rack(self.capacity, self.request, group, found, self.rules) if found else 0
 
 
-class Ruled:
-    """`reach` of a gang, and whether one more of others finds a place, under many sets of rules.
-
-    What each rule leaves of each node is worked out once; the capacity must not change meanwhile.
-    """
-
-    def __init__(self, capacity: FreeCapacity, request: WorkloadRequest) -> None:
-        self.capacity, self.request = capacity, request
-        self.nodes = list(capacity.snapshot.nodes.values())
-        #: The most replicas that each rule on nodes allows, node by node, where it allows fewer than any number.
-        self.caps: dict[str, Ints] = {}
-        unfit = hindering(capacity.snapshot, request)
-        sets = [unfit.rules[kind] for kind in unfit.kinds.tolist()]
-        some = frozenset().union(*set(sets))  # most rules keep it from no node at all
-        for name in (one.name for one in FIT if one.name in some):
-            self._cap(name, [0 if name in out else ENDLESS for out in sets])
-        for i, (name, need) in enumerate(zip(NODE_RULES, request.need, strict=True)):
-            if need:
-                self._cap(name, [capacity.free[host.name][i] // need for host in self.nodes])
-        if request.power is not None:
-            self._cap(NODE_RULES[SUPPLY], [capacity.by_supply(request, host) for host in self.nodes])
-        if request.in_pieces:
-            self._cap(GPU_RULE, [capacity.shares(request, host.name) for host in self.nodes])
-        self._of_domains = [rule for rule in DOMAINS if (request.single if rule == NUMA_RULE else request.linked)]
-        for rule in self._of_domains if request.gang else ():  # one replica is asked about on few nodes: `keeping_out`
-            self._cap(rule, self._domains(rule, sets))
-        #: Of racks that are compared what one more replica finds: several find another number.
-        self.one: dict[str, Ints] = {}
-        for group in request.groups:
-            leaves = left_by(capacity, request, group)
-            most = [leaves(host) for host in self.nodes]
-            self._cap(group.of.rule, [ENDLESS if one is None else one for one in most])
-            if group.of.even:
-                self.one[group.of.rule] = self.caps.pop(group.of.rule)
-        self.wide = model_limits.of_any_model(capacity, request)  # as it is counted on nodes of other models
-        for model, rule, most_there in model_limits.on_models(capacity, self.wide):
-            self._cap(rule, [most_there if host.model == model else ENDLESS for host in self.nodes])
-
-    def _domains(self, rule: str, sets: list[frozenset[str]]) -> list[int]:
-        """By one rule of DOMAINS; of nodes on which nothing stands, one of each kind is counted. `sets`: what hinders it."""
-        capacity, empty = self.capacity, dict[int, int]()
-        most = self.request.members if self.request.gang else 1  # of others the next one is asked for
-        found, smaller = [], Smaller()
-        for host, out in zip(self.nodes, sets, strict=True):
-            kind = capacity.snapshot.same_size[host.name]
-            if not OF_DOMAINS[rule].isdisjoint(out):
-                found.append(ENDLESS)
-            elif capacity.load[host.name] or kind not in empty:
-                found.append(by_domain(capacity, self.request, host, most, rule, smaller))
-                if not capacity.load[host.name]:
-                    empty[kind] = found[-1]
-            else:
-                found.append(empty[kind])
-        return found
-
-    def _cap(self, rule: str, found: list[int]) -> None:
-        caps = np.array(found, dtype=np.int64)
-        self.caps[rule] = np.minimum(caps, self.caps[rule]) if rule in self.caps else caps
-
-    def reach(self, rules: Set[str] = EVERY) -> int:
-        """The most replicas of a gang that can be added; of others at most one on each node."""
-        capacity, request = self.capacity, self.request
-        left = min(request.members - capacity.counts[request.name].total(), _by_ceiling(capacity, request, rules))
-        if left <= 0:
-            return 0
-        caps = np.full(len(self.nodes), left, dtype=np.int64)
-        for rule, most in self.caps.items():
-            if rule in rules:
-                caps = np.minimum(caps, most)
-        found = [(self.nodes[i], int(caps[i])) for i in np.flatnonzero(caps > 0).tolist()]
-        least = AtLeast(capacity, request, model_limits.left_on(capacity, self.wide, rules) if self.wide.models else {})
-        if any(least.add(host, cap) >= left for host, cap in found):
-            return left
-        return min(left, _on_nodes(capacity, self.wide, found, rules))
-
-    @cached_property
-    def keeping_out(self) -> frozenset[frozenset[str]]:
-        """For each node the rules of which each alone keeps one more replica from it, ceilings among them.
-
-        A node is left out where all rules of another one are among its own: what drops its own drops those as well.
-        """
-        capacity, request = self.capacity, self.request
-        ceilings = frozenset(rule for rule, left in _ceilings(capacity, request) if left < 1)
-        out = {rule: most < 1 for rule, most in (self.caps | self.one).items()}
-        if capacity.racks:
-            none = (False,) * len(RACK_RULES)
-            short = np.array([self._short_in_rack(host) if host.rack in capacity.racks else none for host in self.nodes])
-            out |= {rule: short[:, i] for i, rule in enumerate(RACK_RULES)}
-        names = list(out)
-        bits = sum((out[name].astype(np.int64) << i for i, name in enumerate(names)), np.zeros(len(self.nodes), np.int64))
-        names, sets = (names, np.unique(bits).tolist()) if request.gang else self._with_domains(names, bits)
-        return frozenset(ceilings.union(name for i, name in enumerate(names) if bit >> i & 1) for bit in sets)
-
-    def _with_domains(self, names: list[str], bits: Ints) -> tuple[list[str], list[int]]:
-        """The same with the rules on NUMA nodes and links. Nodes that fewer rules keep out come first; one that these leave
-        open stands for all others with the same rules, or more.
-        """
-        found, smaller = list[int](), Smaller()
-        for value in sorted(np.unique(bits).tolist(), key=int.bit_count) if self._of_domains else ():
-            if any(value & one == one for one in found):
-                continue
-            some = set[int]()
-            for row in np.flatnonzero(bits == value).tolist():
-                full = [
-                    by_domain(self.capacity, self.request, self.nodes[row], 1, rule, smaller) < 1 for rule in self._of_domains
-                ]
-                some.add(value | sum(1 << len(names) + i for i, out in enumerate(full) if out))
-                if value in some:
-                    some = {value}
-                    break
-            found += some
-        return [*names, *self._of_domains], found if self._of_domains else np.unique(bits).tolist()
-
-    def _short_in_rack(self, host: NodeCapacity) -> tuple[bool, ...]:
-        left = self.capacity.racks[host.rack or ""]
-        return tuple(need > max(0, free) for need, free in zip(host.of_rack(self.request), left, strict=True))
-
-
-def _by_ceiling(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str]) -> int:
+def by_ceiling(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str]) -> int:
     """How many more the user, the teams around it and the cluster may have under these rules."""
-    return min((left for rule, left in _ceilings(capacity, request) if rule in rules), default=ENDLESS)
+    return min((left for rule, left in ceilings(capacity, request) if rule in rules), default=ENDLESS)
 
 
-def _ceilings(capacity: FreeCapacity, request: WorkloadRequest) -> Iterator[tuple[str, int]]:
+def ceilings(capacity: FreeCapacity, request: WorkloadRequest) -> Iterator[tuple[str, int]]:
     """Each rule on what it holds with others, and how many more that leaves."""
     for scope, budgets in zip(request.chain, of_chain(len(request.chain)), strict=True):
         free = capacity.scopes[scope]

@@ -198,11 +198,17 @@ class FreeCapacity:
             fit = fit if most is None else min(fit, most)
         return fit
 
-    def meets(self, group: Group) -> bool:
-        """Is anybody placed at all whom a rule on groups of nodes keeps away, wherever that is?"""
+    def barred(self, request: WorkloadRequest, group: Group) -> dict[Level, set[str]]:
+        """The groups of nodes for which `near` is true, by kind; kinds without any are left out."""
         if group.of.named:
-            return any(self.counts.get(name) for name in group.names)
-        return any(key == group.of.key for key, _, _ in self.away)
+            found = {group.level: {place for name in group.names for place in self.groups.get((name, group.level), ())}}
+        else:
+            found = {level: set[str]() for level in LEVELS[LEVELS.index(group.level) :]}
+            for (key, level, place), ones in self.away.items():
+                mine = key == group.of.key and level in found
+                if mine and any(name != request.name and level in (group.level, other) for name, other in ones):
+                    found[level].add(place)
+        return {level: places for level, places in found.items() if places}
 
     def near(self, request: WorkloadRequest, group: Group, host: NodeCapacity) -> bool:
         """Is another workload that has the key in the same group of nodes, of the larger kind that the two say?
@@ -284,24 +290,21 @@ class FreeCapacity:
 
     @contextmanager
     def lifted(self, request: WorkloadRequest) -> Iterator[None]:
-        """As if it had no allocations, until the block ends. A copy of a large fleet takes far longer."""
+        """As if it had no allocations, until the block ends; others may come and go meanwhile. Each piece of a GPU is then on
+        the card that it was on. A copy of a large fleet takes far longer.
+        """
         home = dict(self.counts[request.name])
-        before = {node: self._pieces(request.name, node) for node in home} if request.in_pieces else {}
+        pieces = {node: tuple(self.held[request.name, node]) for node in home} if request.in_pieces else {}
         for node, count in home.items():
             self.take(request, self.snapshot.nodes[node], -count)
         try:
             yield
         finally:
             for node, count in home.items():
-                self.take(request, self.snapshot.nodes[node], count)
-            for node, (parts, cut, held, empty) in before.items():  # each piece is on the card that it was on
-                self.parts[node], self.held[request.name, node], self.free[node][GPUS] = parts, held, empty
-                self.cuts |= {node: cut} if cut is not None else {}
-
-    def _pieces(self, name: str, node: str) -> tuple[dict[int, int], CutCards | None, list[Held], int]:
-        """A copy of what says which pieces of GPUs are held on a node, and which a workload holds there."""
-        cut = self.cuts.get(node)
-        return dict(self.partial(node)), cut and cut.copy(), list(self.held.get((name, node), ())), self.free[node][GPUS]
+                for piece in pieces.get(node, ()):
+                    self.take(request, self.snapshot.nodes[node], 1, piece)
+                if not pieces:
+                    self.take(request, self.snapshot.nodes[node], count)
 
     def put_back(self, request: WorkloadRequest, host: NodeCapacity, count: int, own: Iterable[Held]) -> int:
         """Put up to `count` replicas on those pieces of GPUs of `own`, one each, that are still free. Returns how many."""

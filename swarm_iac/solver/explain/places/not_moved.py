@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import ExitStack
 
-from swarm_iac.solver.explain.counting import EVERY, on_node
+from swarm_iac.solver.explain.places.ruled import Ruled, Table
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.snapshot import WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import hindering
 
-#: Is there no place for a workload beside what stands there?
-Closed = Callable[[FreeCapacity], bool]
+#: Is there no place for a workload on these nodes, beside what stands there?
+Closed = Callable[[FreeCapacity, list[str]], bool]
 
 
 class NotMoved:
@@ -21,6 +21,7 @@ class NotMoved:
         self._capacity = capacity.copy()
         self.names = frozenset(name for name in names if capacity.counts[name] and self._could_be_elsewhere(name))
         self._freed = capacity.without(self.names)
+        self._table = Table(self._freed)
 
     def _could_be_elsewhere(self, name: str) -> bool:
         free, request = self._capacity, self._capacity.snapshot.requests[name]
@@ -36,30 +37,45 @@ class NotMoved:
         """
         firm = self.names - {request.name}
         freed = self._freed if firm == self.names else self._capacity.without(firm)
-        if not firm or closed(freed):
+        # With fewer of them gone no other node has capacity.
+        among = Ruled(freed, request, self._table if freed is self._freed else None).open
+        if not firm or closed(freed, among):
             return frozenset()
         some: Set[str] = set()
-        for some in _growing([*self._by_node(request, freed, firm)], firm):
-            if not self._closed_without(some, closed):
-                break
-        return _fewest(sorted(some), lambda gone: not self._closed_without(gone, closed))
+        with ExitStack() as lifted:
+            gone = _Gone(self._capacity, lifted)
 
-    def _by_node(self, request: WorkloadRequest, freed: FreeCapacity, firm: Set[str]) -> Iterator[Set[str]]:
-        """Who stands on each node that would have capacity for one."""
+            def enough(names: Set[str]) -> bool:
+                gone.are(names)
+                return not closed(self._capacity, among)
+
+            for some in _growing([*self._by_node(among, firm)], firm):
+                if enough(some):
+                    break
+            return _fewest(sorted(some), enough)
+
+    def _by_node(self, nodes: list[str], firm: Set[str]) -> Iterator[Set[str]]:
+        """Who stands on each of these nodes."""
         on: dict[str, set[str]] = {}
         for name in firm:
             for node in self._capacity.counts[name]:
                 on.setdefault(node, set()).add(name)
-        unfit, nodes = hindering(freed.snapshot, request), freed.snapshot.nodes
-        for node, names in sorted(on.items(), key=lambda one: (len(one[1]), one[0])):
-            if not unfit[node] and on_node(freed, request, nodes[node], EVERY, 1) > 0:
-                yield names
+        yield from (on[node] for node in sorted(on.keys() & nodes, key=lambda node: (len(on[node]), node)))
 
-    def _closed_without(self, names: Set[str], closed: Closed) -> bool:
-        with ExitStack() as lifted:
-            for name in sorted(names):
-                lifted.enter_context(self._capacity.lifted(self._capacity.snapshot.requests[name]))
-            return closed(self._capacity)
+
+class _Gone:
+    """Who is lifted off a capacity just now: from one set to the next only those who differ are."""
+
+    def __init__(self, capacity: FreeCapacity, until: ExitStack) -> None:
+        self._capacity, self._until = capacity, until
+        self._lifted: dict[str, ExitStack] = {}
+
+    def are(self, names: Set[str]) -> None:
+        for name in sorted(self._lifted.keys() - names):
+            self._lifted.pop(name).close()
+        for name in sorted(names - self._lifted.keys()):
+            self._lifted[name] = self._until.enter_context(ExitStack())
+            self._lifted[name].enter_context(self._capacity.lifted(self._capacity.snapshot.requests[name]))
 
 
 def _growing(some: list[Set[str]], every: Set[str]) -> Iterator[Set[str]]:
