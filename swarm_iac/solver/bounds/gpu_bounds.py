@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from swarm_iac.solver.backend.time_limit import TimeLimit
+from swarm_iac.solver.bounds.merging import Merged, merged
 from swarm_iac.solver.bounds.rack_rules import binds, rack_rules
 from swarm_iac.solver.bounds.relaxation import WIDE, WIDEST, Stand, relaxed_bound
 from swarm_iac.solver.bounds.team_sums import no_less_due, team_sums
@@ -95,35 +96,49 @@ def level_bounds(
 
     elsewhere = away(snapshot)
     widest = WIDE if snapshot.running else WIDEST  # for a change nobody waits so long
+    closed = {level: sum(size(request) * elsewhere[request.name] for request in mine[level]) for level in levels}
+
+    def own(level: int, most: float | None) -> None:
+        if most is not None:
+            most = max(now[level], int(most + 1e-6) + closed[level])
+            found.own[level] = min(most, found.own.get(level, counted[level]))
+
     waiting = [level for level in levels if gap(level) > 0]
+    seen, small = {}, {}
+    for level in waiting:  # each has a bound that is ready at once, before the first has one that takes longer
+        if stop.stop():
+            return found
+        seen[level] = beside(snapshot, level, counts, possible, classified, size)
+        problem, groups, nodes, _, stand = seen[level]
+        small[level] = one = merged(problem, nodes, stand)
+        brief = TimeLimit(stop.stop, BRIEF)
+        own(level, relaxed_bound(one.problem, groups, brief, one.stand, moves, elsewhere=elsewhere, widest=WIDEST))
+        stop.spend(BRIEF - brief.left)
+    waiting = [level for level in waiting if gap(level) > CLOSE * counted[level]]
     for i, level in enumerate(waiting):
         if stop():
             break
         share = stop.part(1 / (len(waiting) - i))
         before = share.left
-        problem, groups, _, first, stand = beside(snapshot, level, counts, possible, classified, size)
-        closed = sum(size(request) * elsewhere[request.name] for request in mine[level])
-
-        def own(most: float | None, level: int = level, closed: int = closed) -> None:
-            if most is not None:
-                most = max(now[level], int(most + 1e-6) + closed)
-                found.own[level] = min(most, found.own.get(level, counted[level]))
+        problem, groups, _, first, _ = seen[level]
+        one = small[level]
 
         def open_still(level: int = level, share: TimeLimit = share) -> bool:
             return gap(level) > CLOSE * counted[level] and not share()
 
-        own(relaxed_bound(problem, groups, share, stand, moves, elsewhere=elsewhere, widest=widest))
+        own(level, relaxed_bound(one.problem, groups, share, one.stand, moves, elsewhere=elsewhere, widest=widest))
         if open_still() and (snapshot.shares or binds(snapshot)):
-            own(finer_bound(snapshot, level, counts, possible, classified, share))
+            own(level, finer_bound(snapshot, level, counts, possible, classified, share))
         if open_still():
             requests = [request for request in snapshot.requests.values() if request.gpus and request.priority >= level]
             found.together[level] = max(above[level] + now[level], _together(snapshot, requests, possible, effort, share))
         if open_still() and level < levels[0]:
-            known = found.of(level, above[level], counted[level]) - closed - 0.5  # bounds are whole
+            known = found.of(level, above[level], counted[level]) - closed[level] - 0.5  # bounds are whole
             priced = bound_of(problem, rounds=ROUNDS[effort], stop=share, first=first, known=known)
-            own(priced.bound)
+            own(level, priced.bound)
             if open_still() and priced.caps:
-                own(relaxed_bound(problem, groups, share, stand, moves, priced.caps, elsewhere, widest=widest))
+                caps = one.caps(priced.caps)
+                own(level, relaxed_bound(one.problem, groups, share, one.stand, moves, caps, elsewhere, widest=widest))
         stop.spend(before - share.left)
     return found
 
@@ -151,6 +166,9 @@ def finer_bound(
         )
         if racks and len(problem.kinds) * len(problem.shapes) > WIDEST:
             continue
+        if not racks:
+            one = merged(problem, nodes, stand, [snapshot.shares and snapshot.shares.weights.of(names[0]) for names in nodes])
+            problem, nodes, stand = one.problem, one.nodes, one.stand
         rules = no_less_due(snapshot, counts, level, groups, nodes, elsewhere, depth)
         rules += rack_rules(snapshot, groups, nodes) if racks else ()
         parts = () if depth is None else team_sums(snapshot, level, depth, groups, nodes)
@@ -179,19 +197,21 @@ class PriorityBounds:
         if self.limit.stop() or (deep and self.limit()):
             return None
         snapshot, moves = self.snapshot, int(self.snapshot.stack.solve.moves)
-        problem, groups, _, first, stand = beside(snapshot, level, counts, self.possible, self.classified, size)
-        elsewhere = away(snapshot)
+        problem, groups, nodes, first, stand = beside(snapshot, level, counts, self.possible, self.classified, size)
+        elsewhere, wide = away(snapshot), len(problem.kinds) * len(problem.shapes) > WIDE
+        one = merged(problem, nodes, stand) if wide else Merged(problem, nodes, stand, tuple(range(len(nodes))))
         if deep:
             share = self.limit.part(DEEP)
             before = share.left
             priced = bound_of(problem, rounds=ROUNDS[snapshot.stack.solve.effort], stop=share, first=first)
             self.limit.spend(before - share.left)
-            found = relaxed_bound(problem, groups, self.limit, stand, moves, priced.caps, elsewhere)
+            caps = one.caps(priced.caps)
+            found = relaxed_bound(one.problem, groups, self.limit, one.stand, moves, caps, elsewhere)
             found = int(priced.bound + 1e-6) if found is None else min(found, int(priced.bound + 1e-6))
         else:
             brief = TimeLimit(self.limit.stop, min(BRIEF, max(LEAST, self.limit.left)))
             before = brief.left
-            found = relaxed_bound(problem, groups, brief, stand, moves, elsewhere=elsewhere)
+            found = relaxed_bound(one.problem, groups, brief, one.stand, moves, elsewhere=elsewhere)
             self.limit.spend(before - brief.left)
         mine = [request for request in snapshot.requests.values() if request.gpus and request.priority == level]
         return None if found is None else found + sum(size(request) * elsewhere[request.name] for request in mine)

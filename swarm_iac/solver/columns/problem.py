@@ -70,6 +70,7 @@ class Row:
     inside: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()  # (shape, its amounts)
     #: Is `inside` one limit, and not the sum of those of racks that are alike?
     one: bool = False
+    resource: int = 0  # of racks: its place in RACK
 
 
 @dataclass(frozen=True, slots=True)

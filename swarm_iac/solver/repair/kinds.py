@@ -277,7 +277,7 @@ def _racks(
             amounts = {h: tuple((k, each[i]) for k, each in enumerate(uses[h]) if each[i]) for h in shapes}
             inside = tuple((h, found) for h, found in amounts.items() if found)
             if inside and limit < ENDLESS // 2:
-                rows.append(Row(limit, (), inside))
+                rows.append(Row(limit, (), inside, resource=i))
     return tuple(rows)
 
 
