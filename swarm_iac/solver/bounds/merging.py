@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from swarm_iac.solver.bounds.relaxation import Stand
 from swarm_iac.solver.columns.pricing import Pricer
-from swarm_iac.solver.columns.problem import Cap, Problem, Row, Shape
+from swarm_iac.solver.columns.problem import Amounts, Cap, Problem, Row, Shape
 
 Nodes = tuple[tuple[str, ...], ...]
-Amounts = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,8 @@ def merged(problem: Problem, nodes: Nodes, stand: Stand, apart: Sequence[Hashabl
     for (k, h), count in stand.items():
         stands[k, of[h]] += count
     names = tuple(tuple(name for h in range(len(of)) if of[h] == one for name in nodes[h]) for one in known.values())
-    return Merged(Problem(problem.kinds, shapes, (*rows, *_tops(problem, shapes, of))), names, stands, of)
+    small = Problem(problem.kinds, shapes, tuple(rows))
+    return Merged(replace(small, rows=(*rows, *_tops(problem, small, of))), names, stands, of)
 
 
 def _one(alike: Sequence[Shape]) -> Shape:
@@ -91,15 +91,14 @@ def _sums(problem: Problem) -> list[tuple[int, dict[int, Amounts]]]:
     return list(found.values())
 
 
-def _tops(problem: Problem, shapes: Sequence[Shape], of: Sequence[int]) -> list[Row]:
+def _tops(problem: Problem, small: Problem, of: Sequence[int]) -> list[Row]:
     """For kinds that only some of the nodes take that are one now, what those hold."""
-    most, takes = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    takes = Counter[tuple[int, int]]()
     for h, shape in enumerate(problem.shapes):
-        for k, top in Pricer(problem, h).tops.items():
-            most[k, of[h]] += shape.count * top
-            takes[k, of[h]] += shape.count
+        takes.update({(k, of[h]): shape.count for k in shape.fits})
     return [
-        Row(limit, (), ((one, ((k, 1),)),), one=True)
-        for (k, one), limit in most.items()
-        if takes[k, one] < shapes[one].count and limit < problem.kinds[k].count
+        Row(takes[k, one] * top, (), ((one, ((k, 1),)),), one=True)
+        for one, shape in enumerate(small.shapes)
+        for k, top in Pricer(small, one).tops.items()
+        if takes[k, one] < shape.count and takes[k, one] * top < problem.kinds[k].count
     ]

@@ -15,6 +15,8 @@ from swarm_iac.model.device import WHOLE
 
 #: (kind, replicas) for every kind that stands on a node, by kind.
 Pattern = tuple[tuple[int, int], ...]
+#: (kind, amount of one replica)
+Amounts = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,8 @@ class Row:
     """
 
     limit: int
-    amounts: tuple[tuple[int, int], ...]  # (kind, amount of one replica)
-    inside: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()  # (shape, its amounts)
+    amounts: Amounts
+    inside: tuple[tuple[int, Amounts], ...] = ()  # (shape, its amounts)
     #: Is `inside` one limit, and not the sum of those of racks that are alike?
     one: bool = False
     resource: int = 0  # of racks: its place in RACK

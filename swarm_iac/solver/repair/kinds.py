@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from swarm_iac.solver.columns.problem import Kind, Problem, Row, Shape, wanted_rows
+from swarm_iac.solver.columns.problem import Amounts, Kind, Problem, Row, Shape, wanted_rows
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.layout import ALL_GPUS, COUNTED, GPUS, NODE, RACK, SUPPLY, UPLINK
 from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
@@ -252,12 +252,13 @@ def suited(snapshot: Snapshot, requests: list[WorkloadRequest]) -> Callable[[Nod
 
 
 def _ceilings(capacity: FreeCapacity, groups: list[list[WorkloadRequest]], limited: set[str]) -> tuple[Row, ...]:
-    rows = []
+    rows, inside = [], dict[str, list[tuple[int, WorkloadRequest]]]()
+    for k, group in enumerate(groups):
+        for scope in group[0].chain:
+            inside.setdefault(scope, []).append((k, group[0]))
     for i in range(len(COUNTED)):
-        for scope in sorted(limited):
-            mine = tuple((k, group[0].usage[i]) for k, group in enumerate(groups) if scope in group[0].chain)
-            rows.append((capacity.scopes[scope][i], mine))
-        rows.append((capacity.scopes[CLUSTER][i], tuple((k, group[0].usage[i]) for k, group in enumerate(groups))))
+        for scope in (*sorted(limited), CLUSTER):
+            rows.append((capacity.scopes[scope][i], tuple((k, one.usage[i]) for k, one in inside.get(scope, ()))))
     kept = [(limit, tuple((k, use) for k, use in uses if use)) for limit, uses in rows]
     return tuple(Row(max(0, limit), uses) for limit, uses in kept if uses and limit < ENDLESS // 2)
 
@@ -267,15 +268,23 @@ def _racks(
 ) -> tuple[Row, ...]:
     """For racks that are alike, and each of RACK:  Σ_{w, n} use_w · x[w,n] ≤ Σ_r budget_r"""
     rows = []
-    for number in sorted(set(classes.values())):
-        racks = [rack for rack, one in classes.items() if one == number]
-        firsts = [capacity.snapshot.nodes[names[0]] for names in nodes]
-        shapes = [h for h, host in enumerate(firsts) if host.rack is not None and classes.get(host.rack) == number]
-        uses = {h: [firsts[h].of_rack(request) for request in requests] for h in shapes}
+    firsts = [capacity.snapshot.nodes[names[0]] for names in nodes]
+    racks: dict[int, list[str]] = {}
+    for rack, number in classes.items():
+        racks.setdefault(number, []).append(rack)
+    shapes: dict[int, list[int]] = {number: [] for number in racks}
+    for h, host in enumerate(firsts):
+        if host.rack in classes:
+            shapes[classes[host.rack]].append(h)
+    uses: dict[int, list[Amounts]] = {}  # of each of RACK, by the power of a node: nothing else tells nodes apart here
+    for host in firsts:
+        if host.power not in uses:
+            each = [host.of_rack(request) for request in requests]
+            uses[host.power] = [tuple((k, one[i]) for k, one in enumerate(each) if one[i]) for i in range(len(RACK))]
+    for number in sorted(racks):
         for i in range(len(RACK)):
-            limit = sum(max(0, capacity.racks[rack][i]) for rack in racks)
-            amounts = {h: tuple((k, each[i]) for k, each in enumerate(uses[h]) if each[i]) for h in shapes}
-            inside = tuple((h, found) for h, found in amounts.items() if found)
+            limit = sum(max(0, capacity.racks[rack][i]) for rack in racks[number])
+            inside = tuple((h, found) for h in shapes[number] if (found := uses[firsts[h].power][i]))
             if inside and limit < ENDLESS // 2:
                 rows.append(Row(limit, (), inside, resource=i))
     return tuple(rows)
