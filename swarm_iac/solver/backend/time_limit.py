@@ -43,6 +43,11 @@ class TimeLimit:
             count += 1
         return count
 
+    def in_rounds(self, kinds: Iterable[int]) -> float:
+        """What is left, in rounds of pricing problems with so many kinds each; any number where kinds count nothing."""
+        cost = sum(PRICED + self.kind * count for count in kinds)
+        return self.left / cost if self.kind and cost else float("inf")
+
     def part(self, share: float) -> TimeLimit:
         """A limit of its own, with a share of what is left."""
         return TimeLimit(self.stop, self.left * share, self.kind)

@@ -127,12 +127,13 @@ def level_bounds(
             return gap(level) > CLOSE * counted[level] and not share()
 
         own(level, relaxed_bound(one.problem, groups, share, one.stand, moves, elsewhere=elsewhere, widest=widest))
+        columns = share.in_rounds(len(shape.fits) for shape in problem.shapes) >= 1  # half a round bounds nothing
         if open_still() and (snapshot.shares or binds(snapshot)):
             own(level, finer_bound(snapshot, level, counts, possible, classified, share))
-        if open_still():
+        if columns and open_still():
             requests = [request for request in snapshot.requests.values() if request.gpus and request.priority >= level]
             found.together[level] = max(above[level] + now[level], _together(snapshot, requests, possible, effort, share))
-        if open_still() and level < levels[0]:
+        if columns and open_still() and level < levels[0]:
             known = found.of(level, above[level], counted[level]) - closed[level] - 0.5  # bounds are whole
             priced = bound_of(problem, rounds=ROUNDS[effort], stop=share, first=first, known=known)
             own(level, priced.bound)

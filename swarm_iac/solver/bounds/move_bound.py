@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from swarm_iac.solver.backend.time_limit import PRICED, TimeLimit
+from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.columns.keeping import EPSILON, MOVE, Column, fewest_moves
 from swarm_iac.solver.columns.problem import Keep, Pattern, Problem, Shape
 from swarm_iac.solver.repair.fewest_moves import moved
@@ -51,7 +51,7 @@ def fewest_by_columns(
 ) -> Still:
     """The bound for every placement of as many replicas of each workload as in `counts`."""
     change = _change(snapshot, classified, counts)
-    if stop.kind and len(change.problem.shapes) * (PRICED + stop.kind * len(change.problem.kinds)) > stop.left:
+    if stop.in_rounds(len(change.problem.kinds) for _ in change.problem.shapes) < 1:
         return Still(0, None, 0)  # a large fleet whose first round would take longer
     found = fewest_moves(change.problem, change.wanted, change.columns, rounds=ROUNDS[effort], stop=stop)
     least = max(0, math.ceil(found.bound - change.stopped - EPSILON))

@@ -31,6 +31,8 @@ from swarm_iac.solver.snapshot.value import size, within
 
 #: Rounds of pricing.
 ROUNDS = {"quick": 15, "normal": 60, "thorough": 250}
+#: Where there is no time for so many of them, columns place no more than greedy did, and take far longer.
+LEAST = 4
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ def fill(
     def report(nodes: Nodes, bound: float) -> None:
         tell(first + _named(seen, capacity, nodes), Bounds(dict.fromkeys(alone, int(bound + 1e-6))))
 
+    if stop.in_rounds(len(shape.fits) for shape in seen.problem.shapes) < LEAST:
+        return Answer(start, 0)
     filled = fill_fleet(seen.problem, rounds=ROUNDS[effort], stop=stop, tell=report)
     found = _admitted(capacity, _named(seen, capacity, filled.nodes))
     rest = {name: left for name in task.free if (left := task.free[name] - capacity.counts[name].total()) > 0}
