@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.bounds.merging import Merged, merged
 from swarm_iac.solver.bounds.rack_rules import binds, rack_rules
-from swarm_iac.solver.bounds.relaxation import WIDE, WIDEST, Stand, relaxed_bound
+from swarm_iac.solver.bounds.relaxation import PART, WIDE, WIDEST, Stand, relaxed_bound
 from swarm_iac.solver.bounds.team_sums import no_less_due, team_sums
 from swarm_iac.solver.columns.problem import Pattern, Problem, Row
 from swarm_iac.solver.columns.whole_fleet import bound_of
@@ -126,7 +126,8 @@ def level_bounds(
         def open_still(level: int = level, share: TimeLimit = share) -> bool:
             return gap(level) > CLOSE * counted[level] and not share()
 
-        own(level, relaxed_bound(one.problem, groups, share, one.stand, moves, elsewhere=elsewhere, widest=widest))
+        if share.left * PART > 2 * BRIEF:  # far more than it had
+            own(level, relaxed_bound(one.problem, groups, share, one.stand, moves, elsewhere=elsewhere, widest=widest))
         columns = share.in_rounds(len(shape.fits) for shape in problem.shapes) >= 1  # half a round bounds nothing
         if open_still() and (snapshot.shares or binds(snapshot)):
             own(level, finer_bound(snapshot, level, counts, possible, classified, share))
@@ -156,12 +157,14 @@ def finer_bound(
     held: bool = False,
     depth: int | None = None,
 ) -> int | None:
-    """By a relaxation that knows what teams have in `counts`, and, where it is not too large for that, racks and linked GPUs.
+    """By a relaxation that knows what teams have in `counts`, and, where it is not too large for that, racks and linked GPUs;
+    None where it knows no more than the plain one.
 
     `value`, `held`: of `beside`. `depth`: bounds what teams inside so many others hold within what they are due.
     """
     elsewhere = away(snapshot)
-    for racks in (True, False) if binds(snapshot) else (False,):
+    plain = snapshot.shares is None and value is size  # without racks that is known
+    for racks in (one for one, asked in ((True, binds(snapshot)), (False, not plain)) if asked):
         problem, groups, nodes, _, stand = beside(
             snapshot, level, counts, possible, classified, value, held=held, teams=snapshot.shares is not None, racks=racks
         )
