@@ -129,11 +129,11 @@ def left_by(capacity: FreeCapacity, request: WorkloadRequest, group: Group) -> C
         return lambda host: stands.step(stands.place(host))
     if group.of.joins:
         return lambda host: left_alone(capacity, request, group, host)
-    barred = capacity.barred(request, group) if group.of.others else {}
+    near = capacity.groups_near(request, group) if group.of.others else {}
     there, level, empty = held(capacity, request, group.level), group.level, group.left({}, "")
 
     def leaves(host: NodeCapacity) -> int | None:
-        if any(group_of(host, kind) in places for kind, places in barred.items()):
+        if any(group_of(host, kind) in places for kind, places in near.items()):
             return 0
         return group.left(there, group_of(host, level)) if there else empty
 

@@ -198,7 +198,7 @@ class FreeCapacity:
             fit = fit if most is None else min(fit, most)
         return fit
 
-    def barred(self, request: WorkloadRequest, group: Group) -> dict[Level, set[str]]:
+    def groups_near(self, request: WorkloadRequest, group: Group) -> dict[Level, set[str]]:
         """The groups of nodes for which `near` is true, by kind; kinds without any are left out."""
         if group.of.named:
             found = {group.level: {place for name in group.names for place in self.groups.get((name, group.level), ())}}
