@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import numpy as np
 import pytest
@@ -55,7 +56,9 @@ def test_it_is_the_optimum_of_the_linear_program() -> None:
 def test_whatever_the_prices_say_it_stays_a_bound(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that is wrong costs some of the bound, and never makes it false."""
     chance = np.random.default_rng(seed)
-    monkeypatch.setattr(linear_relaxation, "_prices", lambda gain, top, rows, least, most: chance.normal(0, 50, len(least)))
+    monkeypatch.setattr(
+        linear_relaxation, "_prices", lambda gain, top, rows, least, most, stop: chance.normal(0, 50, len(least))
+    )
     model = drawn(seed)
     bound = linear_bound(model)
     assert bound is not None and bound >= gained(model)
@@ -67,3 +70,18 @@ def test_without_prices_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(linear_relaxation.mathopt, "solve", fails)
     assert linear_bound(drawn(1)) is None
+
+
+def test_a_large_one_ends_when_somebody_stops_it() -> None:
+    chance, model = random.Random(1), cp_model.CpModel()
+    x = [model.new_int_var(0, 50, "") for _ in range(12_000)]
+    for _ in range(700):
+        some = chance.sample(x, 400)
+        model.add(cp_model.LinearExpr.weighted_sum(some, [chance.randint(1, 90) for _ in some]) <= 5000)
+    model.maximize(cp_model.LinearExpr.weighted_sum(x, [chance.randint(1, 99) for _ in x]))
+    begin = time.monotonic()
+    assert linear_bound(model) is not None
+    whole = time.monotonic() - begin
+    begin, asked = time.monotonic(), iter([False])  # stopped as soon as it has begun
+    assert linear_bound(model, lambda: next(asked, True)) is None
+    assert time.monotonic() - begin < whole / 2

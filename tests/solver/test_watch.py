@@ -77,6 +77,6 @@ def test_a_search_without_goals_ends_soon_after_somebody_says_so() -> None:
     model.maximize(sum(var * rng.randint(400, 600) for var in x))
     begin = time.monotonic()
     solver = one_worker(1000.0)
-    with ended_by(solver, lambda: time.monotonic() - begin > 0.5):
+    with ended_by(solver.stop_search, lambda: time.monotonic() - begin > 0.5):
         run(solver, model)
     assert 0.5 < time.monotonic() - begin < 2.0

@@ -61,14 +61,14 @@ def run(
 
 
 @contextmanager
-def ended_by(solver: cp_model.CpSolver, stop: Callable[[], bool]) -> Iterator[None]:
-    """Whatever `solver` solves within ends soon after `stop` says so."""
+def ended_by(end: Callable[[], None], stop: Callable[[], bool]) -> Iterator[None]:
+    """Calls `end` soon after `stop` says so, while what is within goes on: it is to end a search."""
     done = threading.Event()
 
     def look() -> None:
         while not done.wait(_LOOK):
             if stop():
-                solver.stop_search()
+                end()
 
     thread = threading.Thread(target=look, name="ends a search", daemon=True)
     thread.start()

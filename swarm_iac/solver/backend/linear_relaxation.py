@@ -8,21 +8,28 @@ wrong, or one from an engine that gave up, costs some of the bound and never mak
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
+
 import numpy as np
 from ortools.math_opt import model_pb2, sparse_containers_pb2
 from ortools.math_opt.python import mathopt
+from ortools.util.python.solve_interrupter import SolveInterrupter
 
-from swarm_iac.solver.backend.cpsat import cp_model
+from swarm_iac.solver.backend.cpsat import cp_model, ended_by
 from swarm_iac.solver.backend.linear import report
+from swarm_iac.solver.backend.time_limit import never
 
 #: Beyond it CP-SAT means that there is no such limit.
 _FREE = 2**61
 #: Of the sums of all terms, what may be lost in adding them up.
 _ROUNDED = 1e-9
+#: With fewer variables it takes no time in which somebody could end it.
+_LONG = 2000
 
 
-def linear_bound(model: cp_model.CpModel) -> float | None:
-    """An upper bound on what the model maximizes, or None where there are no prices.
+def linear_bound(model: cp_model.CpModel, stop: Callable[[], bool] = never) -> float | None:
+    """An upper bound on what the model maximizes, or None where there are no prices, or `stop` ends it.
 
     Its variables are at least 0 and bounded, and its constraints linear; others are left out, which bounds as well.
     """
@@ -48,14 +55,16 @@ def linear_bound(model: cp_model.CpModel) -> float | None:
         least.append(float(domain[0]) if domain[0] > -_FREE else -np.inf)
         most.append(float(domain[-1]) if domain[-1] < _FREE else np.inf)
     rows = np.array(row, dtype=np.int64), np.array(column, dtype=np.int64), np.array(amounts)
-    prices = _prices(gain, top, rows, np.array(least), np.array(most))
+    prices = None if stop() else _prices(gain, top, rows, np.array(least), np.array(most), stop)
     return None if prices is None else _dual_value(prices, gain, top, rows, np.array(least), np.array(most))
 
 
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # row, column, amount: sorted by row, then by column
 
 
-def _prices(gain: np.ndarray, top: np.ndarray, rows: Rows, least: np.ndarray, most: np.ndarray) -> np.ndarray | None:
+def _prices(
+    gain: np.ndarray, top: np.ndarray, rows: Rows, least: np.ndarray, most: np.ndarray, stop: Callable[[], bool]
+) -> np.ndarray | None:
     linear = model_pb2.ModelProto(
         variables=model_pb2.VariablesProto(
             ids=range(len(top)), lower_bounds=np.zeros(len(top)), upper_bounds=top, integers=[False] * len(top)
@@ -70,9 +79,12 @@ def _prices(gain: np.ndarray, top: np.ndarray, rows: Rows, least: np.ndarray, mo
         ),
     )
     try:
-        result = mathopt.solve(
-            mathopt.Model.from_model_proto(linear), mathopt.SolverType.GLOP, params=mathopt.SolveParameters(random_seed=7)
-        )
+        asked, params = mathopt.Model.from_model_proto(linear), mathopt.SolveParameters(random_seed=7)
+        interrupter = SolveInterrupter()
+        with ended_by(interrupter.interrupt, stop) if len(top) > _LONG else nullcontext():
+            result = mathopt.solve(asked, mathopt.SolverType.GLOP, params=params, interrupter=interrupter)
+        if stop():
+            return None
         if not result.has_dual_feasible_solution():
             report(f"GLOP on a relaxation: {result.termination.reason.name.lower()}")
             return None

@@ -35,6 +35,11 @@ def lacks_value(snapshot: Snapshot, counts: Pairs) -> int:
 
 def least_lacks(snapshot: Snapshot, counts: Pairs) -> int:
     """The same if each replica were on the node that has the most of them, whatever else it has."""
-    names, hosts = choosy(snapshot), snapshot.nodes.values()
-    best = {name: min((snapshot.requests[name].place.lacks(host.labels) for host in hosts), default=0) for name in names}
-    return sum(count * best[name] for (name, _), count in counts.items() if name in names)
+    names, best = choosy(snapshot), dict[frozenset[tuple[str, str]], int]()
+    labels = {tuple(host.labels.items()): host.labels for host in snapshot.nodes.values()}.values()
+    wished = {name: snapshot.requests[name].place for name in names}
+    asked = {name: frozenset(place.prefer.items()) for name, place in wished.items()}
+    for name, place in wished.items():
+        if asked[name] not in best:
+            best[asked[name]] = min(map(place.lacks, labels), default=0)
+    return sum(count * best[asked[name]] for (name, _), count in counts.items() if name in names)

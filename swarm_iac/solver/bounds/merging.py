@@ -24,7 +24,7 @@ Nodes = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True)
 class Merged:
-    """A problem with fewer shapes, the nodes of each, and who stands there. `of`: the new shape of each old one."""
+    """A problem with fewer shapes, the nodes of each, and who is there. `of`: the new shape of each old one."""
 
     problem: Problem
     nodes: Nodes

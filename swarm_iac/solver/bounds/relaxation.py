@@ -110,8 +110,10 @@ def relaxed_bound(
     else:
         values = [problem.kinds[k].value for k, _ in y]
         model.maximize(cp_model.LinearExpr.weighted_sum(list(y.values()), values))
-    linear = linear_bound(model)
+    linear = linear_bound(model, stop.stop)
     stop.spend(LINEAR * len(y))
+    if stop.stop():
+        return None if linear is None else int(linear + 1e-6)
     solver = one_worker(max(0.0, stop.left) * part if stop.left < float("inf") else 1.0)
     status = run(solver, model)
     stop.spend(spent(solver) if status != cp_model.UNKNOWN else stop.left * part)

@@ -191,7 +191,7 @@ def _whole(program: _Program, wanted: Sequence[int], stop: TimeLimit) -> tuple[i
     model.minimize(sum(var * program.moves(*column) for column, var in nodes.items()))
     hurry = stop.stop()
     solver = one_worker(HURRY if hurry else min(EFFORT, max(HURRY, stop.left)))
-    with ended_by(solver, (lambda: False) if hurry else stop.stop):
+    with ended_by(solver.stop_search, (lambda: False) if hurry else stop.stop):
         status = run(solver, model)
     if not solved(status):
         return None, {}

@@ -14,6 +14,7 @@ from swarm_iac.solver.decide.large import goals
 from swarm_iac.solver.explain.counting import EVERY, on_node
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.snapshot import Snapshot
+from swarm_iac.solver.snapshot.suitability import hindering
 from swarm_iac.solver.snapshot.tasks import Pairs, by_workload
 from swarm_iac.solver.solution import Solution
 
@@ -58,10 +59,15 @@ def _near_goal(snapshot: Snapshot, counts: Pairs) -> Goal:
         request, home = snapshot.requests[name], snapshot.home(name)
         if request.local:
             continue  # what runs over several NUMA nodes may stay, and is not counted
-        fits = Counter[str]()
-        for host in snapshot.nodes.values():
-            group = group_of(host, request.near or "node")
-            fits[group] += max(home[host.name], on_node(empty, request, host, EVERY, placed[name], home))
+        fits, alike = Counter[str](), dict[int, int]()  # nodes that are alike take as many
+        for host, suits in zip(snapshot.nodes.values(), hindering(snapshot, request).none.tolist(), strict=True):
+            group, kind = group_of(host, request.near or "node"), snapshot.same_size[host.name]
+            if home[host.name]:
+                fits[group] += max(home[host.name], on_node(empty, request, host, EVERY, placed[name], home))
+            elif suits:
+                if kind not in alike:
+                    alike[kind] = on_node(empty, request, host, EVERY, placed[name])
+                fits[group] += alike[kind]
         left, groups = placed[name], 0
         for _, fit in fits.most_common():
             groups += left > 0
