@@ -74,7 +74,8 @@ def test_where_racks_are_told_apart_a_lower_priority_is_bounded_by_what_a_higher
     counted = sum(size(request) * most[request.name] for request in mine)
     assert placed <= found.own[low] < placed + counted // 100
     replicas = finer_bound(snapshot, low, counts, most, NOBODY, TimeLimit(left=0.5), lambda request: 1, held=True)
-    assert replicas is not None and by_workload(counts).total() <= replicas + 190
+    there = sum(by_workload(counts)[request.name] for request in mine)
+    assert replicas is not None and there <= replicas < len(mine)
 
 
 def test_caps_of_merged_shapes_are_added_up_at_the_least_gain() -> None:

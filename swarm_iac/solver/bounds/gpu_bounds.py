@@ -1,7 +1,8 @@
 """How many GPUs could each priority hold at most, given that those above it are not worse off?
 
-By counting, and where a placement leaves some of it out by a relaxation with whole gangs (`relaxation`), by columns, and by
-the relaxation with what columns know of single nodes (caps). Two programs of columns:
+By counting, and where a placement leaves some of it out by a relaxation with whole gangs (`relaxation`), at once for every
+priority (`merging`); then by columns, where there is time for a round of them, and by the relaxation with what columns know of
+single nodes (caps). Two programs of columns:
 
 together   max Σ_{w of p and above} gpus_w · placed_w                              whatever those above give up
 own        max Σ_{w of p} gpus_w · placed_w   with, for each priority q above p,

@@ -31,7 +31,7 @@ from swarm_iac.solver.snapshot.value import size, within
 
 #: Rounds of pricing.
 ROUNDS = {"quick": 15, "normal": 60, "thorough": 250}
-#: Where there is no time for so many of them, columns place no more than greedy did, and take far longer.
+#: Where there is no time for so many of them, columns place hardly more than greedy did, and take far longer.
 LEAST = 4
 
 

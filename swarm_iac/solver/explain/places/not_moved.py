@@ -36,10 +36,12 @@ class NotMoved:
         The nodes on which the fewest of them stand are looked at first.
         """
         firm = self.names - {request.name}
+        if not firm:
+            return frozenset()
         freed = self._freed if firm == self.names else self._capacity.without(firm)
         # With fewer of them gone no other node has capacity.
         among = Ruled(freed, request, self._table if freed is self._freed else None).open
-        if not firm or closed(freed, among):
+        if closed(freed, among):
             return frozenset()
         some: Set[str] = set()
         with ExitStack() as lifted:
@@ -71,6 +73,7 @@ class _Gone:
         self._lifted: dict[str, ExitStack] = {}
 
     def are(self, names: Set[str]) -> None:
+        """From now on it is these."""
         for name in sorted(self._lifted.keys() - names):
             self._lifted.pop(name).close()
         for name in sorted(names - self._lifted.keys()):

@@ -29,7 +29,7 @@ class Table:
     """What is free on each node (nodes × NODE) and in its rack (nodes × RACK), as long as the capacity does not change."""
 
     def __init__(self, capacity: FreeCapacity) -> None:
-        self.capacity, self.nodes = capacity, list(capacity.snapshot.nodes.values())
+        self.nodes = list(capacity.snapshot.nodes.values())
         endless = [ENDLESS] * len(RACK)
         self.free = _array([capacity.free[host.name] for host in self.nodes])
         self.racks = _array([capacity.racks.get(host.rack or "", endless) for host in self.nodes])
