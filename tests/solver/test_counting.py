@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+from typing import Any
 
 from swarm_iac.solver import solve
 from swarm_iac.solver.explain.conflict import capacity_of
 from swarm_iac.solver.explain.counting import EVERY, STATES, Tally, reach
+from swarm_iac.solver.explain.domains import DOMAINS
 from swarm_iac.solver.explain.places.ruled import Ruled
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from tests.solver.crowded import crowded
@@ -73,3 +75,18 @@ def test_who_has_another_user_now_may_not_stay_on_a_cordoned_node() -> None:
     found = solve(now, last)
     assert [gone.workload for gone in found.placement.unplaced] == ["w"]
     assert found.proof.optimal and all(goal.value == goal.bound for goal in found.proof.goals)
+
+
+def test_a_gang_whose_members_are_each_on_one_numa_node_is_counted_by_what_is_free_on_those() -> None:
+    """On either node two GPUs are free, one on each of its NUMA nodes."""
+    one = {"numa": "single", "per_node": 1}
+    runs = {name: {"replicas": 2, "each": {"gpus": 3}, "place": one} for name in "xy"}
+    nodes: dict[str, dict[str, Any]] = {"n0": {}, "n1": {}}
+    last = solve(stack_of(nodes, runs)).placement
+    gang = {"g": {"gang": 2, "each": {"gpus": 2}, "place": {"numa": "single"}}}
+    snapshot = snapshot_of(stack_of(nodes, runs | gang), last)
+    capacity = capacity_of(snapshot, last)
+    ruled = Ruled(capacity, snapshot.requests["g"])
+    assert [ruled.reach(EVERY), ruled.reach(EVERY - {*DOMAINS})] == [0, 2]
+    assert [reach(capacity, snapshot.requests["g"], rules) for rules in (EVERY, EVERY - {*DOMAINS})] == [0, 2]
+    assert ruled.open == []
