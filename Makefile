@@ -32,8 +32,9 @@ help:
 	echo "[setup] Python environment in .venv"
 	[ -x .venv/bin/python ] || python3 -m venv .venv
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.5'
-	.venv/bin/uv pip install --quiet --python .venv/bin/python --require-hashes -r requirements.txt
+	.venv/bin/uv pip install --quiet --compile-bytecode --python .venv/bin/python --require-hashes -r requirements.txt
 	.venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation -e .
+	.venv/bin/python -m compileall -q swarm_iac
 	touch $@
 
 setup: .venv/ready
