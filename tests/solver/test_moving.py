@@ -137,6 +137,17 @@ def test_what_is_new_makes_way_for_an_equal_that_ran(new: dict[tuple[str, str], 
     assert all(not ran - counts for counts in found), "and nothing else that ran stops"
 
 
+def test_who_had_moved_for_what_makes_way_goes_home() -> None:
+    nodes = {f"n{i}": {"hardware": "h100"} for i in range(2)}
+    old = {name: {"each": {"gpus": gpus}} for name, gpus in (("held", 4), ("small", 2), ("other", 6))}
+    ones = solve(stack_of({"n0": nodes["n0"]}, {name: old[name] for name in ("held", "small")})).placement.allocations
+    ones += solve(stack_of({"n1": nodes["n1"]}, {"other": old["other"]})).placement.allocations
+    snapshot = snapshot_of(stack_of(nodes, old | {"new": {"each": {"gpus": 8}}}), Placement(allocations=ones))
+    counts: Pairs = Counter({("other", "n1"): 1, ("small", "n1"): 1, ("new", "n0"): 1})
+    found = list(made_way(snapshot, classify(snapshot), counts, lambda: False))
+    assert found and all(one == Counter({("other", "n1"): 1, ("small", "n0"): 1, ("held", "n0"): 1}) for one in found)
+
+
 def test_on_a_large_fleet_nothing_makes_way_that_a_team_is_due() -> None:
     teams = {"a": {"users": ["ada"], "share": 1}, "b": {"users": ["bo"], "share": 1}}
     new, counts = {"user": "bo", "each": {"gpus": 8}}, Counter({("more", "n1"): 1, ("new", "n0"): 1})

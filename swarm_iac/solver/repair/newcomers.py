@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from swarm_iac.solver.repair.restoring import restored
+from swarm_iac.solver.repair.undo_moves import undo_moves
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload
 from swarm_iac.solver.snapshot.value import size
@@ -18,7 +19,7 @@ from swarm_iac.solver.snapshot.value import size
 def made_way(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Callable[[], bool]) -> Iterator[Pairs]:
     """Placements in which more of what ran has a place: without what is new on its nodes, and without all that is new.
 
-    What made way takes what is left then.
+    What had moved for those that make way goes home, and they take what is left then.
     """
     stood: Pairs = Counter((a.workload, a.node) for a in classified.stay.values())
     placed = by_workload(counts)
@@ -33,7 +34,7 @@ def made_way(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Ca
     for away in (near, new) if near != new else (new,):
         found = restored(snapshot, classified, counts - away, stop) if away else counts
         if _keeps(snapshot, found) > _keeps(snapshot, counts):
-            yield found
+            yield restored(snapshot, classified, undo_moves(snapshot, classified, found), stop)
 
 
 def _new(snapshot: Snapshot, counts: Pairs, highest: int) -> Pairs:
