@@ -142,7 +142,11 @@ def left_by(capacity: FreeCapacity, request: WorkloadRequest, group: Group) -> C
 
 def even(snapshot: Snapshot, counts: Pairs) -> bool:
     """Has every workload with `balance` its replicas as it demands?"""
-    return not any(uneven(snapshot, name, counts) for name in snapshot.evened)
+    here: dict[str, dict[str, int]] = {name: {} for name in snapshot.evened}
+    for (name, node), count in counts.items() if here else ():
+        if count > 0 and name in here:
+            here[name][node] = count
+    return not any(Even(snapshot, snapshot.requests[name], mine).over() for name, mine in here.items())
 
 
 def uneven(snapshot: Snapshot, name: str, counts: Pairs) -> dict[str, int]:

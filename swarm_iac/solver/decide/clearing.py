@@ -37,11 +37,12 @@ def cleared(
     watch: Watch,
     left: float,
     gpus: Bounds = Bounds(),
+    part: float = 1.0,
 ) -> tuple[Pairs, int]:
     """A placement that is worth at least as much as `counts`, and the rounds that it took.
 
-    `left`: deterministic time. When it is used up no more rounds are begun. `gpus`: no capacity is freed for a priority
-    that holds already what it could.
+    `left`: deterministic time. When it is used up no more rounds are begun; each has this `part` of what is left. `gpus`: no
+    capacity is freed for a priority that holds already what it could.
     """
     rounds = 0
     tried: Counter[str] = Counter()
@@ -60,7 +61,7 @@ def cleared(
         if task is None:
             continue
         rounds += 1
-        near, found, _ = attempt(snapshot, task, most, counts, True, watch, haste=True, left=left)
+        near, found, _ = attempt(snapshot, task, most, counts, True, watch, haste=True, left=left * part)
         left -= near.spent
         found = undo_moves(snapshot, classified, found)
         # Each neighbourhood keeps the budget by itself; what changed its card before is not known to it.

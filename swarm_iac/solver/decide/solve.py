@@ -41,7 +41,7 @@ from swarm_iac.solver.decide.moves import moves_with_causes
 from swarm_iac.solver.decide.proofs import preferences, still_bounded, with_failures
 from swarm_iac.solver.decide.small import complete, decided
 from swarm_iac.solver.exact.attempt import attempt
-from swarm_iac.solver.exact.effort import BOUNDS, CHANGE, FEWER, FROM_NOTHING, GUIDED, OTHERS, RUINED, columns, in_all
+from swarm_iac.solver.exact.effort import BOUNDS, EACH, FEWER, FREED, FROM_NOTHING, GUIDED, OTHERS, RUINED, columns, in_all
 from swarm_iac.solver.exact.search import EFFORT, Found, never
 from swarm_iac.solver.exact.watch import Watch, goals_of
 from swarm_iac.solver.explain.conflict import Causes, capacity_of
@@ -274,7 +274,7 @@ def _cleared(snapshot: Snapshot, classified: Classified, most: dict[str, int], w
         )
         watch.phase("freeing capacity for pending work")
         before = counts
-        counts, rounds = cleared(snapshot, classified, most, counts, watch, in_all(snapshot, CHANGE), bounds)
+        counts, rounds = cleared(snapshot, classified, most, counts, watch, FREED[effort], bounds, EACH)
         counts = eased(snapshot, classified, restored(snapshot, classified, counts, watch.ended))
         if not watch.stopped:
             counts = kept_first(snapshot, classified, counts, watch.ended)

@@ -69,6 +69,10 @@ class FleetModel:
         #: Set by the rule on such nodes.
         self.alike: list[tuple[list[str], dict[str, int]]] = []
         self.cut = False  # were candidates left out?
+        self.homes: dict[str, set[str]] = {}
+        for name, node in (*task.stay, *task.soft):
+            if task.home(name, node):
+                self.homes.setdefault(name, set()).add(node)
         for name in task.free:
             self._count(task.snapshot.requests[name])
         self.open = {node: self._open(node) for node in self.by_node}
@@ -83,7 +87,7 @@ class FleetModel:
 
     def _count(self, request: WorkloadRequest) -> None:
         tops = {}
-        for host in _candidates(self.task, request):
+        for host in self._candidates(request):
             top = min(self.task.base.most(request, host), self.task.free[request.name])
             if not open_to(request, host):
                 top = min(top, self.task.home(request.name, host.name))
@@ -95,6 +99,20 @@ class FleetModel:
             self.tops[pair] = self.highs[self.x[pair].index] = tops[node]
             self.by_request.setdefault(request.name, []).append(node)
             self.by_node.setdefault(node, []).append(request.name)
+
+    def _candidates(self, request: WorkloadRequest) -> Iterator[NodeCapacity]:
+        """Nodes where a free replica could stand, in the order of their names."""
+        task, home = self.task, self.homes.get(request.name, set())
+        near = None if task.nodes is None else task.nodes | home
+        for name, host in task.snapshot.nodes.items():
+            if near is not None and name not in near:
+                continue
+            if task.pairs is not None and (request.name, name) not in task.pairs:
+                continue
+            if (request.name, name) in task.snapshot.barred and name not in home:
+                continue
+            if suits(request, host) or (name in home and may_stay(request, host)):
+                yield host
 
     def _best(self, request: WorkloadRequest, tops: dict[str, int]) -> list[str]:
         """All nodes; in a large fleet those of the start, those where it stands, and the best `widest` others."""
@@ -211,21 +229,6 @@ class FleetModel:
         """All variables."""
         yield from self.x.values()
         yield from (var for var, _ in self.derived)
-
-
-def _candidates(task: Task, request: WorkloadRequest) -> list[NodeCapacity]:
-    """Nodes where a free replica could stand, in the order of their names."""
-    found = []
-    for host in task.snapshot.nodes.values():
-        if task.nodes is not None and host.name not in task.nodes and not task.home(request.name, host.name):
-            continue
-        if task.pairs is not None and (request.name, host.name) not in task.pairs:
-            continue
-        if (request.name, host.name) in task.snapshot.barred and not task.home(request.name, host.name):
-            continue
-        if suits(request, host) or (task.home(request.name, host.name) and may_stay(request, host)):
-            found.append(host)
-    return found
 
 
 def _domain(domain: Any, top: int) -> None:
