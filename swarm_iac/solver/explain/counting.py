@@ -50,11 +50,14 @@ def reach(
     least = AtLeast(capacity, request, model_limits.left_on(capacity, request, rules) if request.models else {})
     empty: dict[int, int] = {}  # of nodes on which nothing stands, one of each kind is counted
     hindered, nodes = hindering(capacity.snapshot, request), capacity.snapshot.nodes
-    each = home or capacity.counts[request.name] or (request.others and capacity.load)
-    names = nodes if home else hindered.nodes_under(rules)
-    for host in (nodes[name] for name in (names if among is None else among)):
-        if each or capacity.load[host.name]:
+    each = capacity.counts[request.name] or (request.others and capacity.load)
+    names = hindered.nodes_under(rules)
+    closed = home.keys() & nodes.keys() - {*names} if home else set()
+    for host in (nodes[name] for name in ((*names, *sorted(closed)) if among is None else among)):
+        if host.name in closed:
             cap = on_node(capacity, request, host, rules, left, home, hindered)
+        elif each or capacity.load[host.name]:
+            cap = on_node(capacity, request, host, rules, left, None, hindered)
         elif (kind := capacity.snapshot.same_size[host.name]) in empty:
             cap = empty[kind]
         else:
@@ -81,7 +84,8 @@ def on_nodes(
         for host, cap in found:
             power = host.power_of(request) if host.rack in capacity.racks else 0
             racks.setdefault(_group(host, sited=sited, alone=alone), []).append((power, cap))
-        return {group: _in_rack(capacity, request, group, ones, rules) for group, ones in racks.items()}
+        each = _each(request, rules)
+        return {group: _in_rack(capacity, request, group, ones, rules, each) for group, ones in racks.items()}
 
     evened = evened_under(capacity, request, in_racks(found), rules, home=home is not None)
 
@@ -200,7 +204,8 @@ class Tally:
 
     def _of(self, group: Gathered) -> int:
         found = [one for one in self._found[group].values() if one[1] > 0]
-        return _in_rack(self.capacity, self.request, group, found, self.rules) if found else 0
+        each = _each(self.request, self.rules)
+        return _in_rack(self.capacity, self.request, group, found, self.rules, each) if found else 0
 
 
 def by_ceiling(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str]) -> int:
@@ -250,13 +255,18 @@ def _in_all(capacity: FreeCapacity, request: WorkloadRequest, counts: Mapping[Ga
     return max(found, default=0) if together else sum(found)
 
 
+def _each(request: WorkloadRequest, rules: Set[str]) -> int:
+    """How many rules on racks leave each of them, whatever it has."""
+    return min(
+        (group.each for group in request.groups if group.each is not None and group.level == "rack" and group.of.rule in rules),
+        default=ENDLESS,
+    )
+
+
 def _in_rack(
-    capacity: FreeCapacity, request: WorkloadRequest, key: Gathered, found: list[tuple[int, int]], rules: Set[str]
+    capacity: FreeCapacity, request: WorkloadRequest, key: Gathered, found: list[tuple[int, int]], rules: Set[str], each: int
 ) -> int:
-    rack, most = key[1], sum(cap for _, cap in found)
-    for group in request.groups:
-        if group.each is not None and group.level == "rack" and group.of.rule in rules:
-            most = min(most, group.each)
+    rack, most = key[1], min(each, sum(cap for _, cap in found))
     if rack not in capacity.racks:
         return most
     left = capacity.racks[rack]

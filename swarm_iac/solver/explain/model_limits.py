@@ -58,15 +58,19 @@ def most(lefts: dict[str, int], found: Iterable[Count], together: Level | None, 
     groups: dict[str, list[Count]] = {}
     for host, count in found:
         groups.setdefault(group_of(host, together) if together else "", []).append((host, count))
-    return max((_cut(lefts, counts, plain) for counts in groups.values()), default=0)
+    best = 0
+    for counts in groups.values():
+        if sum(count for _, count in counts) > best:
+            best = max(best, _cut(lefts, counts, plain))
+    return best
 
 
 def _cut(lefts: dict[str, int], found: list[Count], plain: Callable[[list[Count]], int]) -> int:
     held = {model: sum(count for host, count in found if host.model == model) for model in lefts}
     short = [model for model in sorted(lefts) if lefts[model] < held[model]]
     sizes = range(len(short) + 1) if len(short) <= MANY else (0, 1, len(short))
-    return min(
-        sum(lefts[model] for model in some) + plain([one for one in found if one[0].model not in some])
-        for size in sizes
-        for some in itertools.combinations(short, size)
-    )
+    best = plain(found)
+    for some in itertools.chain.from_iterable(itertools.combinations(short, size) for size in sizes if size):
+        if (left := sum(lefts[model] for model in some)) < best:
+            best = min(best, left + plain([one for one in found if one[0].model not in some]))
+    return best
