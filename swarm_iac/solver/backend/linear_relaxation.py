@@ -45,6 +45,8 @@ def linear_bound(model: cp_model.CpModel, stop: Callable[[], bool] = never) -> f
     least: list[float] = []
     most: list[float] = []
     for constraint in proto.constraints:
+        if stop():
+            return None
         if not constraint.has_linear():
             continue
         domain = list(constraint.linear.domain)
@@ -55,7 +57,7 @@ def linear_bound(model: cp_model.CpModel, stop: Callable[[], bool] = never) -> f
         least.append(float(domain[0]) if domain[0] > -_FREE else -np.inf)
         most.append(float(domain[-1]) if domain[-1] < _FREE else np.inf)
     rows = np.array(row, dtype=np.int64), np.array(column, dtype=np.int64), np.array(amounts)
-    prices = None if stop() else _prices(gain, top, rows, np.array(least), np.array(most), stop)
+    prices = _prices(gain, top, rows, np.array(least), np.array(most), stop)
     return None if prices is None else _dual_value(prices, gain, top, rows, np.array(least), np.array(most))
 
 

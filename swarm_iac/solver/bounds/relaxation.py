@@ -29,7 +29,7 @@ from types import MappingProxyType
 from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.backend.cpsat import cp_model, known_bound, one_worker, run, spent
 from swarm_iac.solver.backend.linear_relaxation import linear_bound
-from swarm_iac.solver.backend.time_limit import TimeLimit
+from swarm_iac.solver.backend.time_limit import TimeLimit, never
 from swarm_iac.solver.columns.pricing import FINE, Pricer
 from swarm_iac.solver.columns.problem import Cap, Problem, Row
 from swarm_iac.solver.snapshot.snapshot import WorkloadRequest
@@ -101,7 +101,7 @@ def relaxed_bound(
     `elsewhere`: how many of a workload may stay on nodes that the problem does not have. `parts`: what is gained, if not
     the values of kinds. `rules`: what it keeps besides. `part`: of the effort that is left, which it may take.
     """
-    relaxed = relaxation(problem, groups, stand, moves, caps, elsewhere, widest, rules)
+    relaxed = relaxation(problem, groups, stand, moves, caps, elsewhere, widest, rules, stop.stop)
     if relaxed is None:
         return None
     model, y = relaxed.model, relaxed.y
@@ -130,11 +130,14 @@ def relaxation(
     elsewhere: Mapping[str, int] = MappingProxyType({}),
     widest: int = WIDE,
     rules: Sequence[Rule] = (),
+    stop: Callable[[], bool] = never,
 ) -> Relaxed | None:
-    """The model of `relaxed_bound`, which maximizes nothing yet; None where it would have more y than `widest`."""
+    """The model of `relaxed_bound`, which maximizes nothing yet; None where it would have more y than `widest`, or at `stop`."""
     model = cp_model.CpModel()
     y = {}
     for h, shape in enumerate(problem.shapes):
+        if stop():
+            return None
         for k, top in Pricer(problem, h).tops.items():
             y[k, h] = model.new_int_var(0, min(problem.kinds[k].count, shape.count * top), "")
     if len(y) > widest:
@@ -143,6 +146,8 @@ def relaxation(
     relaxed = Relaxed(model, y, _gangs(model, y, groups, elsewhere))
     kinds = problem.kinds
     for h, shape in enumerate(problem.shapes):
+        if stop():
+            return None
         here = [(k, y[k, h]) for k in range(len(kinds)) if (k, h) in y]
         needs = [[kinds[k].need[i] for k, _ in here] for i in range(len(shape.capacity))]
         needs.append([kinds[k].cards * kinds[k].share for k, _ in here])

@@ -79,7 +79,7 @@ def _as_well(request: WorkloadRequest, was: NodeCapacity, host: NodeCapacity) ->
 
 def needless(snapshot: Snapshot, classified: Classified, ones: Iterable[Allocation]) -> list[Allocation]:
     """New replicas that are split, though one NUMA node of some node that suits them is large enough for them."""
-    known: dict[tuple[object, ...], bool] = {}
+    known = snapshot.known(needless)
     found: list[Allocation] = []
     new = (a for a in ones if _comes(classified, a) and len(a.gpus) + len(a.cpus) > 1)
     split = [a for a in new if snapshot.stack.hardware_of(a.node).split(a.cards, a.cpus)]

@@ -40,21 +40,24 @@ def with_failures(solution: Solution, failures: Sequence[str]) -> Solution:
     return solution.model_copy(update={"proof": solution.proof.model_copy(update={"parameters": parameters})})
 
 
-def preferences(snapshot: Snapshot, counts: Pairs) -> tuple[Goal, ...]:
-    """What workloads would rather have, bounded by counting; nothing where nobody says so."""
-    found = [_near_goal(snapshot, counts)] if nearby(snapshot) else []
+def preferences(snapshot: Snapshot, counts: Pairs, *, counted: bool = True) -> tuple[Goal, ...]:
+    """What workloads would rather have, bounded by counting, or by 0 unless `counted`; nothing where nobody says so."""
+    found = []
+    if nearby(snapshot):
+        value = near_value(snapshot, counts)
+        found.append(Goal(name="near", value=value, bound=min(value, _least_near(snapshot, counts)) if counted else 0))
     if shy(snapshot):
         value = beside_value(snapshot, counts)
-        found.append(Goal(name="beside", value=value, bound=least_beside(snapshot, counts)))
+        found.append(Goal(name="beside", value=value, bound=least_beside(snapshot, counts) if counted else 0))
     if choosy(snapshot):
         value = lacks_value(snapshot, counts)
-        found.append(Goal(name="preferred", value=value, bound=least_lacks(snapshot, counts)))
+        found.append(Goal(name="preferred", value=value, bound=least_lacks(snapshot, counts) if counted else 0))
     return tuple(found)
 
 
-def _near_goal(snapshot: Snapshot, counts: Pairs) -> Goal:
-    """Racks, or sites, beyond the first one, with the fewest by counting: as if each had the fleet to itself."""
-    placed, value, least, empty = by_workload(counts), near_value(snapshot, counts), 0, FreeCapacity(snapshot)
+def _least_near(snapshot: Snapshot, counts: Pairs) -> int:
+    """The fewest racks, or sites, beyond the first one, as if each workload had the fleet to itself."""
+    placed, least, empty = by_workload(counts), 0, FreeCapacity(snapshot)
     for name in nearby(snapshot):
         request, home = snapshot.requests[name], snapshot.home(name)
         if request.local:
@@ -73,7 +76,7 @@ def _near_goal(snapshot: Snapshot, counts: Pairs) -> Goal:
             groups += left > 0
             left -= fit
         least += max(0, groups - 1)
-    return Goal(name="near", value=value, bound=min(value, least))
+    return least
 
 
 def with_shares_of(snapshot: Snapshot, counts: Pairs, shown: Mapping[str, Goal]) -> dict[str, Goal]:

@@ -79,6 +79,10 @@ class Scale:
     pairs: int = 60_000
     nodes: int = 100
 
+    def large(self, snapshot: Snapshot) -> bool:
+        """Has it too many pairs for one model?"""
+        return len(snapshot.requests) * len(snapshot.nodes) > self.pairs
+
 
 SCALE = Scale()
 UNSEEN = Reason(rule="effort", text="the search was ended before the reason was looked for", path="solve.effort")
@@ -109,20 +113,21 @@ def solve(
     whole = snapshot_of(stack, last, today)
     snapshot = without_slack(whole)
     classified = classify(snapshot)
-    most = possible(snapshot)
+    most = possible(snapshot, watch.ended)
     snapshot = shared(snapshot, most)
     whole = replace(whole, shares=snapshot.shares)
+    large = scale.large(snapshot)
     with listening() as failures:
         try:
             found = _best(snapshot, classified, most, moves, watch, scale, repair=repair, trial=trial)
-            if repair:
+            if repair and not (large and watch.stopped):
                 found = _whole(snapshot, classified, found, watch)
             found = _on_one(snapshot, classified, most, found, watch)
         except Exception as error:
             found = _on_one(snapshot, classified, most, rescued(snapshot, classified, most, error, watch), watch)
     found = with_failures(found, failures)
     # What cannot bind now may do so when a rule is given up, so reasons look at all ceilings.
-    return _with_ends(_reasoned(found, whole, watch) if reasons else found, whole)
+    return _with_ends(_reasoned(found, whole, watch, large=large) if reasons else found, whole)
 
 
 def _with_ends(solution: Solution, snapshot: Snapshot) -> Solution:
@@ -204,12 +209,11 @@ def _best(
     repair: bool,
     trial: bool,
 ) -> Solution:
-    large = len(snapshot.requests) * len(snapshot.nodes) > scale.pairs
     if not repair:
         task = replace(full_task(snapshot, classified), budget=moves)
         left = in_all(snapshot, FROM_NOTHING)
-        found, counts, cut = attempt(snapshot, task, most, None, False, watch, haste=large, left=left, enough=never)
-    elif large:
+        found, counts, cut = attempt(snapshot, task, most, None, False, watch, haste=scale.large(snapshot), left=left, enough=never)
+    elif scale.large(snapshot):
         return (_cleared if snapshot.running else _filled)(snapshot, classified, most, watch)
     else:
         found, counts, cut = decided(snapshot, classified, most, watch, wide=len(snapshot.nodes) > scale.nodes, trial=trial)
@@ -300,7 +304,7 @@ def _large_solution(
     watch: Watch,
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> Solution:
-    goals = (*goals, *preferences(snapshot, counts))
+    goals = (*goals, *preferences(snapshot, counts, counted=not watch.stopped))
     watch.tell(goals)
     placement = _placement(snapshot, classified, counts, watch)
     how = {"workers": 1, "seed": SEED, "effort": snapshot.stack.solve.effort, "rounds": rounds, **more}
@@ -337,8 +341,8 @@ def _missing(snapshot: Snapshot, request: WorkloadRequest, placed: set[int]) -> 
     return tuple(sorted((ran + fresh)[: max(0, request.wanted - len(placed))]))
 
 
-def _reasoned(solution: Solution, snapshot: Snapshot, watch: Watch) -> Solution:
-    """With the reasons of what is pending; of SEEN workloads where the search was ended by hand."""
+def _reasoned(solution: Solution, snapshot: Snapshot, watch: Watch, *, large: bool) -> Solution:
+    """With the reasons of what is pending; where the search was ended by hand of SEEN workloads, of a large fleet of none."""
     if not solution.placement.unplaced:
         return solution
     watch.phase("finding the reasons of what is pending")
@@ -346,7 +350,7 @@ def _reasoned(solution: Solution, snapshot: Snapshot, watch: Watch) -> Solution:
     shown: list[Unplaced] = []
     for gone in solution.placement.unplaced:
         request = snapshot.requests[gone.workload]
-        reasons = (UNSEEN,) if watch.stopped and len(shown) >= SEEN else causes.of(request)
+        reasons = (UNSEEN,) if watch.stopped and (large or len(shown) >= SEEN) else causes.of(request)
         nodes = lacking(causes.seen(request), request) if len(shown) < COUNTED and not watch.stopped else ""
         shown.append(gone.model_copy(update={"reasons": reasons, "code": code(reasons), "nodes": nodes}))
     placement = solution.placement.model_copy(update={"unplaced": tuple(shown)})

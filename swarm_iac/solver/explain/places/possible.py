@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from swarm_iac.model.placement import Allocation
+from swarm_iac.solver.backend.time_limit import never
 from swarm_iac.solver.explain.counting import reach
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
@@ -10,12 +13,15 @@ from swarm_iac.solver.snapshot.suitability import domain_suffices, may_stay, ope
 from swarm_iac.solver.snapshot.tasks import same_size
 
 
-def possible(snapshot: Snapshot) -> dict[str, int]:
-    """For each workload the most replicas that could be placed if it had the fleet to itself."""
+def possible(snapshot: Snapshot, stop: Callable[[], bool] = never) -> dict[str, int]:
+    """For each workload the most replicas that could be placed if it had the fleet to itself; after `stop` all."""
     empty = FreeCapacity(snapshot)
     known: dict[tuple[object, ...], int] = {}
     result = {}
     for name, request in snapshot.requests.items():
+        if stop():
+            result[name] = request.members
+            continue
         home = snapshot.home(name)
         wide = sum(_stays_wide(snapshot, request, one) for one in snapshot.running.get(name, ()) if request.local)
         if (home and request.even) or any(
