@@ -140,6 +140,15 @@ def test_who_asks_for_more_keeps_its_instance_until_there_is_capacity(wanted: st
     assert [one.workload for one in after.placement.growing] == ["a"]
 
 
+@pytest.mark.parametrize(("now", "kept"), [("2 x H100/7g.80gb", 2), ("0.5 x H100", 1)])
+def test_who_had_whole_cards_and_asks_for_pieces_has_pieces_of_those(now: str, kept: int) -> None:
+    """Others that nobody had are free, and would serve as well: it restarts with what it has."""
+    before = solve(lab(cards=8, a=job("3 x H100")))
+    after = solve(lab(cards=8, a=job(now)), before.placement)
+    had, has = before.placement.allocations[0].cards, after.placement.allocations[0].cards
+    assert len(has) == kept and {*has} <= {*had}
+
+
 @pytest.mark.parametrize("other", ["1 x H100", "0.25 x H100"])
 def test_a_card_is_whole_or_shared_or_cut(other: str) -> None:
     found = solve(lab(1, cut=job("1 x H100/1g.10gb", priority="high"), other=job(other)))

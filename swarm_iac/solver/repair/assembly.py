@@ -167,15 +167,18 @@ def _devices(
 
 
 def _empty(snapshot: Snapshot, free: list[int], new: list[New], before: Used) -> list[int]:
-    """Cards for parts, in the order in which they are opened: those that nobody had, and last what who shrinks gives up."""
+    """Cards for parts, in the order in which they are opened: those that nobody else had, and last what who shrinks gives up."""
     kept: set[int] = set()
     spare: set[int] = set()
+    own: set[int] = set()  # whole ones of who has pieces now
     for name, _, was in new:
-        if was and not snapshot.requests[name].in_pieces:
+        if was and snapshot.requests[name].in_pieces:
+            own.update(one.index for one in was.gpus if one.whole)
+        elif was:
             mine = [card for card in was.cards if card in free]
             kept.update(mine[: snapshot.requests[name].gpus])
             spare.update(mine[snapshot.requests[name].gpus :])
-    return sorted(free, key=lambda card: (card in kept, card in spare, card in before.gpus, card))
+    return sorted(free, key=lambda card: (card in kept, card in spare, card in before.gpus and card not in own, card))
 
 
 def _instances(
