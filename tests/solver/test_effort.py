@@ -16,7 +16,7 @@ from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.bounds.gpu_bounds import Bounds
 from swarm_iac.solver.exact.aim import Aim
 from swarm_iac.solver.exact.attempt import attempt
-from swarm_iac.solver.exact.effort import CHANGE
+from swarm_iac.solver.exact.effort import FREED
 from swarm_iac.solver.exact.search import Found, Score
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.places.possible import possible
@@ -55,7 +55,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch, effort: float) -> tuple[float, Solut
         patch.setattr(MODULE, "level_bounds", lambda *args, **rest: Bounds())
         for module in (MODULE, CLEAR):
             patch.setattr(module, "attempt", counted)
-        patch.setitem(CHANGE, "normal", effort)
+        patch.setitem(FREED, "normal", effort)
         solution = solve(stack, last, scale=Scale(pairs=0))
     assert judge(stack, solution.placement, **still(solution.placement, last)) == ()
     return sum(spent), solution
