@@ -41,7 +41,9 @@ def with_others(
         before = share.left
         for depth, (now, most) in enumerate(zip(due.get(level, ()), could.get(level, ()), strict=True)):
             if now < most and not share():
-                known = _due(snapshot, level, depth, counts, possible, classified, share)
+                known = found.due.get((level, depth - 1)) if _inside(snapshot, level, depth) else None
+                if known is None:
+                    known = _due(snapshot, level, depth, counts, possible, classified, share)
                 if known is not None:
                     found.due[level, depth] = max(now, known)
         mine = [request.name for request in snapshot.requests.values() if request.priority == level]
@@ -94,6 +96,11 @@ def _replicas(
     elsewhere = away(snapshot)
     mine = [request.name for request in snapshot.requests.values() if request.priority == level]
     return None if found is None else found + sum(elsewhere[name] for name in mine)
+
+
+def _inside(snapshot: Snapshot, level: int, depth: int) -> bool:
+    """Do teams at that depth never hold more of what they are due than those around them?"""
+    return depth > 0 and snapshot.shares is not None and snapshot.shares.divided(depth, level)
 
 
 def _due(

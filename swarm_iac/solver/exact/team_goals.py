@@ -115,16 +115,8 @@ class TeamGoals:
         for depth in range(self.shares.depth):
             most = {team: due[team] for team in self.shares.at(depth)}
             aim = self._aim(f"{name}_{depth + 1}" if depth else name, most, variables, priority, fixed, most_of)
-            found.append(replace(aim, inside=found[-1].name) if depth and self._divided(depth, due) else aim)
+            found.append(replace(aim, inside=found[-1].name) if depth and self.shares.divided(depth, priority) else aim)
         return found
-
-    def _divided(self, depth: int, due: Mapping[str, int]) -> bool:
-        """Are the teams inside so many others due no more together than the one around them?"""
-        around = {line[depth]: line[depth - 1] for line in self.shares.lines.values() if len(line) > depth}
-        together: Counter[str] = Counter()
-        for team, outer in around.items():
-            together[outer] += due[team]
-        return all(amount <= due[outer] for outer, amount in together.items())
 
     def _by_team(self, count: Callable[[str], int], priority: int) -> Counter[str]:
         found: Counter[str] = Counter()

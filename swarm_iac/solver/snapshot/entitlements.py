@@ -36,6 +36,14 @@ class Entitlements:
         """The teams that are inside so many others."""
         return tuple(dict.fromkeys(line[depth] for line in self.lines.values() if len(line) > depth))
 
+    def divided(self, depth: int, priority: int) -> bool:
+        """Are the teams inside so many others due no more together than the one around them?"""
+        due, together = self.due[priority], Counter[str]()
+        around = {line[depth]: line[depth - 1] for line in self.lines.values() if len(line) > depth}
+        for team, outer in around.items():
+            together[outer] += due[team]
+        return all(amount <= due[outer] for outer, amount in together.items())
+
     def held(self, sizes: Mapping[str, tuple[str, int, int]], placed: Mapping[str, int], priority: int) -> Counter[str]:
         """What each team holds of the priority and above.
 
