@@ -68,6 +68,37 @@ def test_a_search_that_is_stopped_before_it_begins_still_answers(large: bool, ch
     assert cut.proof.parameters["cut"] == "by hand"
 
 
+@pytest.mark.parametrize("change", [False, True], ids=["from nothing", "change"])
+def test_whenever_a_large_fleet_is_stopped_it_answers_without_what_nobody_waits_for(change: bool) -> None:
+    """At the beginning of each of its phases: what runs goes on, no bound is below what the whole search reached."""
+    drawn = some_fleet(8, 40, 4)
+    changed = {"priority": "normal"}  # else those that run might stop
+    works = {
+        name: one.model_copy(update=changed | {"place": one.place.model_copy(update={"near": "rack"})})
+        for name, one in sorted(drawn.workloads.items())
+    }
+    stack = drawn.model_copy(update={"workloads": works})
+    few = dict(list(works.items())[:20])
+    last = solve(stack.model_copy(update={"workloads": few})).placement if change else Placement()
+    scale, phases = Scale(pairs=0, nodes=0), list[str]()
+    watch = Watch()
+    watch.phase = phases.append
+    whole = solve(stack, last, watch=watch, scale=scale)
+    assert whole.placement.unplaced and len(phases) > 4
+    reached = next(goal.value for goal in whole.proof.goals if "placed_gpu" in goal.name)
+    assert phases.pop().startswith("finding the reasons")
+    for phase in phases:
+        watch = Watch()
+        watch.phase = lambda text, watch=watch, phase=phase: watch.stop() if text == phase else None
+        cut = solve(stack, last, watch=watch, scale=scale)
+        assert judge(stack, cut.placement) == () and cut.proof.parameters["cut"] == "by hand", phase
+        assert {a.name for a in last.allocations} <= {a.name for a in cut.placement.allocations}, phase
+        goals = {goal.name: goal for goal in cut.proof.goals}
+        assert next(goal.bound for goal in cut.proof.goals if "placed_gpu" in goal.name) >= reached, phase
+        assert goals["near"].bound <= next(goal.value for goal in whole.proof.goals if goal.name == "near"), phase
+        assert {reason.rule for one in cut.placement.unplaced for reason in one.reasons} == {"effort"}, phase
+
+
 def test_a_search_without_goals_ends_soon_after_somebody_says_so() -> None:
     """One that nothing is told of, such as whole columns of those that stay."""
     rng, model = random.Random(0), cp_model.CpModel()

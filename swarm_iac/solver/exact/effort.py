@@ -47,5 +47,5 @@ GUIDED = {"quick": 0.2, "normal": 1.0, "thorough": 10.0}
 #: And one with a change, of freeing capacity. With twice as much, three drawn fleets held 0, 2 and 6 GPUs more of some 750 in
 #: their lowest priority, in 2 to 4 s more.
 FREED = {"quick": 1.2, "normal": 2.0, "thorough": 360.0}
-#: Each time of so much of what is left of that.
+#: The part of what is left of that which one attempt may take.
 EACH = 0.5
