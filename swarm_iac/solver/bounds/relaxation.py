@@ -132,14 +132,9 @@ def relaxation(
     rules: Sequence[Rule] = (),
     stop: Callable[[], bool] = never,
 ) -> Relaxed | None:
-    """The model of `relaxed_bound`, which maximizes nothing yet; None where it would have more y than `widest`, or at `stop`."""
+    """The model of `relaxed_bound`, which maximizes nothing yet; None if it would have more y than `widest`, or at `stop`."""
     model = cp_model.CpModel()
-    y = {}
-    for h, shape in enumerate(problem.shapes):
-        if stop():
-            return None
-        for k, top in Pricer(problem, h).tops.items():
-            y[k, h] = model.new_int_var(0, min(problem.kinds[k].count, shape.count * top), "")
+    y = _variables(model, problem, stop)
     if len(y) > widest:
         return None
     turns = TURNS if len(y) <= WIDE else 1
@@ -168,6 +163,15 @@ def relaxation(
     for rule in rules:
         rule(relaxed)
     return relaxed
+
+
+def _variables(model: cp_model.CpModel, problem: Problem, stop: Callable[[], bool]) -> dict[tuple[int, int], cp_model.IntVar]:
+    """y[k,h], until `stop`."""
+    found = {}
+    for h, shape in enumerate(problem.shapes):
+        for k, top in Pricer(problem, h).tops.items() if not stop() else ():
+            found[k, h] = model.new_int_var(0, min(problem.kinds[k].count, shape.count * top), "")
+    return found
 
 
 def fits(need: list[int], capacity: int, turns: int) -> Iterator[tuple[tuple[int, ...], int]]:

@@ -210,9 +210,9 @@ def _best(
     trial: bool,
 ) -> Solution:
     if not repair:
-        task = replace(full_task(snapshot, classified), budget=moves)
+        task, haste = replace(full_task(snapshot, classified), budget=moves), scale.large(snapshot)
         left = in_all(snapshot, FROM_NOTHING)
-        found, counts, cut = attempt(snapshot, task, most, None, False, watch, haste=scale.large(snapshot), left=left, enough=never)
+        found, counts, cut = attempt(snapshot, task, most, None, False, watch, haste=haste, left=left, enough=never)
     elif scale.large(snapshot):
         return (_cleared if snapshot.running else _filled)(snapshot, classified, most, watch)
     else:

@@ -167,7 +167,7 @@ def _devices(
 
 
 def _empty(snapshot: Snapshot, free: list[int], new: list[New], before: Used) -> list[int]:
-    """Cards for parts, in the order in which they are opened: those that nobody else had, and last what who shrinks gives up."""
+    """Cards for parts, in the order in which they open: those that nobody else had, and last what who shrinks gives up."""
     kept: set[int] = set()
     spare: set[int] = set()
     own: set[int] = set()  # whole ones of who has pieces now
