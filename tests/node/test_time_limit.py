@@ -174,3 +174,24 @@ def test_systemd_ends_it_at_its_limit_and_starts_it_no_more(tmp_path: Path) -> N
         "0 failed none",
         "still tried",
     ]
+
+
+@pytest.mark.engine
+@pytest.mark.skipif(os.geteuid() != 0 or not sys.platform.startswith("linux"), reason="mounts need root")
+@pytest.mark.skipif(not Path("/lib/systemd/systemd").exists() or not shutil.which("unshare"), reason="needs systemd")
+@pytest.mark.parametrize("limit", [{}, {"time_limit_s": 3600}], ids=["unlimited", "limited"])
+def test_a_stop_that_takes_the_whole_grace_before_it_is_noted_is_no_end(limit: dict[str, Any], tmp_path: Path) -> None:
+    """A machine that shuts down under load: the job was lost, since it was said to have failed."""
+    script = f"""
+        sed -i '/^ExecStop=/s|"-c" "|"-c" "sleep 9; |' config/systemd/user/asked.service
+        grep -q 'sleep 9;' config/systemd/user/asked.service || exit
+        systemctl --user daemon-reload
+        systemctl --user start asked leaves done
+        systemctl --user stop asked
+        sleep 4
+        for one in asked leaves done; do {_SHOW} $one | tr '\\n' ' '; cat $ENDS/$one-0 2> /dev/null || echo none; done
+    """
+    wanted = {"restart": False, "grace_s": 1, **limit}
+    leaves = """/bin/sh -c 'trap "" USR1; (sleep 50; sleep 50) & sleep 1'"""  # processes that do not heed the stop signal
+    told = _managed(tmp_path, script, asked=("/bin/sleep 99", wanted), leaves=(leaves, wanted), done=("/bin/sleep 1", wanted))
+    assert told.split("\n")[:-1] == ["0 failed none", "0 failed timeout", "0 inactive success"]

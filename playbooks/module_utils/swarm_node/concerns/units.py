@@ -276,7 +276,8 @@ def health_of(context: Context, allocation: str, recorded: Dict[str, Any]) -> st
     shown = systemd.show(context, unit(allocation))
     state = shown.get("ActiveState")
     if state == "failed":
-        return "stopped" if lives.asked(context, allocation, shown.get("InvocationID", "")) else "failed"
+        asked = lives.asked(context, allocation, shown.get("InvocationID", ""), shown.get("Result", ""))
+        return "stopped" if asked else "failed"
     if state in ("activating", "reloading"):  # between two attempts too
         return "starting"
     if state == "deactivating":

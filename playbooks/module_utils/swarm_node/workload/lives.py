@@ -2,7 +2,8 @@
 
 A unit that came to its end is forgotten by systemd at the next boot, so its own last command writes the end down:
 `/var/lib/swarm/ends/ALLOCATION` holds systemd's word for it (`success`, `exit-code`, `oom-kill` and so on). Nothing is
-written when the unit was asked to stop, by us, by a person or by a machine that shuts down.
+written when the unit was asked to stop, by us, by a person or by a machine that shuts down, be it so slow that its grace
+is over before that could be noted.
 
 A time limit is systemd's own (`RuntimeMaxSec=`), so it holds whoever is away. Reaching it is an end for good: the unit
 starts again neither by itself nor at a boot.
@@ -25,25 +26,28 @@ _MOST = 3650 * 86400
 ENDS = "/var/lib/swarm/ends"
 #: The same where the disk could not take it; lost at a reboot.
 SPARE = "/run/swarm/ends"
-#: Of each allocation that was asked to stop: systemd's id of that run.
+#: Of each allocation that was stopped: systemd's id of that run, after `limit` or `ended` where nobody asked for it.
 ASKED = "/run/swarm/asked"
 #: Of each allocation that a boot did not start: when the machine booted. [s since 1970]
 WAITING = "/run/swarm/waiting"
 
 # $MAINPID is empty when the command had ended before systemd thought of stopping it. Nothing here forks before it wrote:
 # a slice may have no task or memory left.
-_ON_STOP = '[ -z "$MAINPID" ] || echo "$INVOCATION_ID" > "$1"'
+_ON_STOP = 'if [ -n "$MAINPID" ]; then echo "$INVOCATION_ID"; else echo "ended $INVOCATION_ID"; fi > "$1"'
 _ON_END = """\
 asked=; { read -r asked < "$1"; } 2> /dev/null
 [ "$asked" != "$INVOCATION_ID" ] || exit 0
 %s{ echo "$SERVICE_RESULT" > "$2"; } 2> /dev/null && sync "$2" || echo "$SERVICE_RESULT" > "$3"
 """
+# A `timeout` of which nothing was noted: it was stopped, and that took its whole grace. Where its command had ended, and left
+# processes that did not, this was noted.
+_NOTED = '[ "$SERVICE_RESULT" != timeout ] || [ "$asked" = "ended $INVOCATION_ID" ] || exit 0\n'
 #: Who is started again after a failure has come to no end by it.
 _ONLY_SUCCESS = '[ "$SERVICE_RESULT" = success ] || exit 0\n'
 # The same with a time limit. Only at that is its command alive when systemd stops it for a `timeout`.
 _ON_STOP_LIMITED = """\
-[ -n "$MAINPID" ] || exit 0
-if [ "$SERVICE_RESULT" = timeout ]; then echo "limit $INVOCATION_ID" > "$1"; else echo "$INVOCATION_ID" > "$1"; fi
+if [ -z "$MAINPID" ]; then echo "ended $INVOCATION_ID" > "$1"
+elif [ "$SERVICE_RESULT" = timeout ]; then echo "limit $INVOCATION_ID" > "$1"; else echo "$INVOCATION_ID" > "$1"; fi
 """
 _LIMITED = f'[ "$asked" != "limit $INVOCATION_ID" ] || SERVICE_RESULT={TIME_LIMIT}\n'
 _ONLY_SUCCESS_OR_LIMIT = f'case "$SERVICE_RESULT" in success | {TIME_LIMIT}) ;; *) exit 0 ;; esac\n'
@@ -63,9 +67,9 @@ def properties(allocation: str, want: Dict[str, Any]) -> List[str]:
     that systemd cannot carry.
     """
     again, limit = want.get("restart", True), run_time(want)
-    only = (
-        (_ONLY_SUCCESS if limit is None else _LIMITED + _ONLY_SUCCESS_OR_LIMIT) if again else "" if limit is None else _LIMITED
-    )
+    only = ("" if limit is None else _LIMITED) + _NOTED
+    if again:
+        only += _ONLY_SUCCESS if limit is None else _ONLY_SUCCESS_OR_LIMIT
     asked, ends = f"{ASKED}/{allocation}", [f"{ENDS}/{allocation}", f"{SPARE}/{allocation}"]
     stop = ["/bin/sh", "-c", _ON_STOP if limit is None else _ON_STOP_LIMITED, "swarm", asked]
     end = ["/bin/sh", "-c", _ON_END % only, "swarm", asked, *ends]
@@ -110,9 +114,13 @@ def word_of(context: Context, allocation: str) -> str:
     return context.read(f"{ENDS}/{allocation}") or context.read(f"{SPARE}/{allocation}") or ""
 
 
-def asked(context: Context, allocation: str, invocation: str) -> bool:
-    """Was this run of it asked to stop? One that had to be killed then has not failed, though systemd calls it so."""
-    return bool(invocation) and context.read(f"{ASKED}/{allocation}") == invocation
+def asked(context: Context, allocation: str, invocation: str, result: str) -> bool:
+    """Was this run of it asked to stop? One that had to be killed then has not failed, though systemd calls it so.
+
+    `result`: systemd's word for its end. A `timeout` of which nothing was noted was a stop that took its whole grace.
+    """
+    noted = context.read(f"{ASKED}/{allocation}") or ""
+    return bool(invocation) and (noted == invocation or (result == "timeout" and noted.split()[-1:] != [invocation]))
 
 
 def wait(context: Context, allocation: str) -> None:
