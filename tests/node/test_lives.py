@@ -83,6 +83,8 @@ def test_who_had_to_be_killed_after_it_was_asked_to_stop_has_not_failed(
     shown = {"ActiveState": "failed", "Result": result, "InvocationID": invocation}
     monkeypatch.setattr(units.systemd, "show", lambda context, unit: shown)
     assert units.health_of(here(tmp_path), "web-1", job()["unit"]) == told
+    limited = job(time_limit_s=3600)["unit"]
+    assert units.health_of(here(tmp_path), "web-1", limited) == (told if invocation != "4" else "failed")
 
 
 def test_an_end_is_known_when_the_disk_does_not_take_it(tmp_path: Path) -> None:

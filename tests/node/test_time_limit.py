@@ -180,7 +180,9 @@ def test_systemd_ends_it_at_its_limit_and_starts_it_no_more(tmp_path: Path) -> N
 @pytest.mark.skipif(os.geteuid() != 0 or not sys.platform.startswith("linux"), reason="mounts need root")
 @pytest.mark.skipif(not Path("/lib/systemd/systemd").exists() or not shutil.which("unshare"), reason="needs systemd")
 @pytest.mark.parametrize("limit", [{}, {"time_limit_s": 3600}], ids=["unlimited", "limited"])
-def test_a_stop_that_takes_the_whole_grace_before_it_is_noted_is_no_end(limit: dict[str, Any], tmp_path: Path) -> None:
+def test_a_stop_that_takes_the_whole_grace_before_it_is_noted_is_no_end_of_who_has_no_limit(
+    limit: dict[str, Any], tmp_path: Path
+) -> None:
     """A machine that shuts down under load: the job was lost, since it was said to have failed."""
     script = f"""
         sed -i '/^ExecStop=/s|"-c" "|"-c" "sleep 9; |' config/systemd/user/asked.service
@@ -194,4 +196,6 @@ def test_a_stop_that_takes_the_whole_grace_before_it_is_noted_is_no_end(limit: d
     wanted = {"restart": False, "grace_s": 1, **limit}
     leaves = """/bin/sh -c 'trap "" USR1; (sleep 50; sleep 50) & sleep 1'"""  # processes that do not heed the stop signal
     told = _managed(tmp_path, script, asked=("/bin/sleep 99", wanted), leaves=(leaves, wanted), done=("/bin/sleep 1", wanted))
-    assert told.split("\n")[:-1] == ["0 failed none", "0 failed timeout", "0 inactive success"]
+    # With a limit it stays one: a job with no memory left could else keep the limit from being noted, and start again.
+    noted = "timeout" if limit else "none"
+    assert told.split("\n")[:-1] == [f"0 failed {noted}", "0 failed timeout", "0 inactive success"]

@@ -276,8 +276,7 @@ def health_of(context: Context, allocation: str, recorded: Dict[str, Any]) -> st
     shown = systemd.show(context, unit(allocation))
     state = shown.get("ActiveState")
     if state == "failed":
-        asked = lives.asked(context, allocation, shown.get("InvocationID", ""), shown.get("Result", ""))
-        return "stopped" if asked else "failed"
+        return "stopped" if lives.asked(context, allocation, shown, recorded) else "failed"
     if state in ("activating", "reloading"):  # between two attempts too
         return "starting"
     if state == "deactivating":

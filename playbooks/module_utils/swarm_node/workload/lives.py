@@ -3,7 +3,8 @@
 A unit that came to its end is forgotten by systemd at the next boot, so its own last command writes the end down:
 `/var/lib/swarm/ends/ALLOCATION` holds systemd's word for it (`success`, `exit-code`, `oom-kill` and so on). Nothing is
 written when the unit was asked to stop, by us, by a person or by a machine that shuts down, be it so slow that its grace
-is over before that could be noted.
+is over before that could be noted. Only with a time limit that counts as an end: a job that has no memory left could else keep
+the limit from being noted, and start again.
 
 A time limit is systemd's own (`RuntimeMaxSec=`), so it holds whoever is away. Reaching it is an end for good: the unit
 starts again neither by itself nor at a boot.
@@ -46,8 +47,8 @@ _NOTED = '[ "$SERVICE_RESULT" != timeout ] || [ "$asked" = "ended $INVOCATION_ID
 _ONLY_SUCCESS = '[ "$SERVICE_RESULT" = success ] || exit 0\n'
 # The same with a time limit. Only at that is its command alive when systemd stops it for a `timeout`.
 _ON_STOP_LIMITED = """\
-if [ -z "$MAINPID" ]; then echo "ended $INVOCATION_ID" > "$1"
-elif [ "$SERVICE_RESULT" = timeout ]; then echo "limit $INVOCATION_ID" > "$1"; else echo "$INVOCATION_ID" > "$1"; fi
+[ -n "$MAINPID" ] || exit 0
+if [ "$SERVICE_RESULT" = timeout ]; then echo "limit $INVOCATION_ID" > "$1"; else echo "$INVOCATION_ID" > "$1"; fi
 """
 _LIMITED = f'[ "$asked" != "limit $INVOCATION_ID" ] || SERVICE_RESULT={TIME_LIMIT}\n'
 _ONLY_SUCCESS_OR_LIMIT = f'case "$SERVICE_RESULT" in success | {TIME_LIMIT}) ;; *) exit 0 ;; esac\n'
@@ -67,7 +68,7 @@ def properties(allocation: str, want: Dict[str, Any]) -> List[str]:
     that systemd cannot carry.
     """
     again, limit = want.get("restart", True), run_time(want)
-    only = ("" if limit is None else _LIMITED) + _NOTED
+    only = _NOTED if limit is None else _LIMITED
     if again:
         only += _ONLY_SUCCESS if limit is None else _ONLY_SUCCESS_OR_LIMIT
     asked, ends = f"{ASKED}/{allocation}", [f"{ENDS}/{allocation}", f"{SPARE}/{allocation}"]
@@ -114,13 +115,14 @@ def word_of(context: Context, allocation: str) -> str:
     return context.read(f"{ENDS}/{allocation}") or context.read(f"{SPARE}/{allocation}") or ""
 
 
-def asked(context: Context, allocation: str, invocation: str, result: str) -> bool:
+def asked(context: Context, allocation: str, shown: Dict[str, str], want: Dict[str, Any]) -> bool:
     """Was this run of it asked to stop? One that had to be killed then has not failed, though systemd calls it so.
 
-    `result`: systemd's word for its end. A `timeout` of which nothing was noted was a stop that took its whole grace.
+    `shown`: what systemd says of it. A `timeout` of which nothing was noted was a stop that took its whole grace.
     """
-    noted = context.read(f"{ASKED}/{allocation}") or ""
-    return bool(invocation) and (noted == invocation or (result == "timeout" and noted.split()[-1:] != [invocation]))
+    noted, invocation = context.read(f"{ASKED}/{allocation}") or "", shown.get("InvocationID", "")
+    slow = shown.get("Result") == "timeout" and noted.split()[-1:] != [invocation] and want.get("time_limit_s") is None
+    return bool(invocation) and (noted == invocation or slow)
 
 
 def wait(context: Context, allocation: str) -> None:
