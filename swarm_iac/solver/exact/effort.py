@@ -44,8 +44,8 @@ def columns(snapshot: Snapshot, watch: Watch, *, large: bool = False) -> TimeLim
 RUINED = {"quick": 0.5, "normal": 2.0, "thorough": 40.0}
 #: The same of solving the relaxation that leads to a placement.
 GUIDED = {"quick": 0.2, "normal": 1.0, "thorough": 10.0}
-#: And one with a change, of freeing capacity. With twice as much, three drawn fleets held 0, 2 and 6 GPUs more of some 750 in
-#: their lowest priority, in 2 to 4 s more.
+#: And one with a change, of freeing capacity. With twice as much, three drawn fleets held 0, 0 and 2 GPUs more, of 2,400 and
+#: fewer, in 2 to 4 s more.
 FREED = {"quick": 1.2, "normal": 2.0, "thorough": 360.0}
 #: The part of what is left of that which one attempt may take.
 EACH = 0.5
