@@ -44,7 +44,7 @@ BRIEF, DEEP = 0.1, 0.6
 FINER = 0.15
 #: For a change one with racks has no more pairs of a kind and a shape: of four large fleets it took 2 to 4 s for each priority,
 #: and bounded two of seven better, by 1 and 13%.
-SOON = 15_000
+WIDEST_OF_CHANGE = 15_000
 #: A relaxation without caps has so much in any case: its linear program alone knows that priorities share one fleet.
 LEAST = 0.01
 
@@ -177,7 +177,7 @@ def finer_bound(
         problem, groups, nodes, _, stand = beside(
             snapshot, level, counts, possible, classified, value, held=held, teams=snapshot.shares is not None, racks=racks
         )
-        if racks and len(problem.kinds) * len(problem.shapes) > (WIDEST if _waits(snapshot) else SOON):
+        if racks and len(problem.kinds) * len(problem.shapes) > (WIDEST if _waits(snapshot) else WIDEST_OF_CHANGE):
             continue
         if not racks:
             one = merged(problem, nodes, stand, [snapshot.shares and snapshot.shares.weights.of(names[0]) for names in nodes])

@@ -84,7 +84,7 @@ def on_nodes(
         for host, cap in found:
             power = host.power_of(request) if host.rack in capacity.racks else 0
             racks.setdefault(_group(host, sited=sited, alone=alone), []).append((power, cap))
-        each = _each(request, rules)
+        each = _most_of_a_rack(request, rules)
         return {group: _in_rack(capacity, request, group, ones, rules, each) for group, ones in racks.items()}
 
     evened = evened_under(capacity, request, in_racks(found), rules, home=home is not None)
@@ -204,7 +204,7 @@ class Tally:
 
     def _of(self, group: Gathered) -> int:
         found = [one for one in self._found[group].values() if one[1] > 0]
-        each = _each(self.request, self.rules)
+        each = _most_of_a_rack(self.request, self.rules)
         return _in_rack(self.capacity, self.request, group, found, self.rules, each) if found else 0
 
 
@@ -255,8 +255,8 @@ def _in_all(capacity: FreeCapacity, request: WorkloadRequest, counts: Mapping[Ga
     return max(found, default=0) if together else sum(found)
 
 
-def _each(request: WorkloadRequest, rules: Set[str]) -> int:
-    """How many rules on racks leave each of them, whatever it has."""
+def _most_of_a_rack(request: WorkloadRequest, rules: Set[str]) -> int:
+    """How many replicas a rack may have by rules on racks, whatever it has."""
     return min(
         (group.each for group in request.groups if group.each is not None and group.level == "rack" and group.of.rule in rules),
         default=ENDLESS,

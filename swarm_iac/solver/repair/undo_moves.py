@@ -52,7 +52,7 @@ def _once(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pairs:
         way(place, best - stand, gone, homes, Counter({name: left[name] for name in order}))
         home = +place.counts
         if not (home & stand) - (best & stand):
-            continue
+            continue  # nobody went home
         # What has no place yet takes what is left; where one that ran comes up elsewhere, that is a move of the budget.
         for found in (home + greedy(Task(snapshot, place.capacity, _missing(snapshot, home))), home):
             well = not by_workload(best) - by_workload(found) and moves_of(snapshot, classified, found) <= most
