@@ -27,7 +27,7 @@ from swarm_iac.solver.explain.counting import CEILING_RULES, EVERY, STATES, TAIN
 from swarm_iac.solver.explain.domains import LINK_RULE, NUMA_RULE
 from swarm_iac.solver.explain.facts import Conflict
 from swarm_iac.solver.explain.model_limits import MODEL_RULES
-from swarm_iac.solver.explain.team_shares import pending
+from swarm_iac.solver.explain.team_shares import TeamsBeside
 from swarm_iac.solver.snapshot.by_model import chains_of
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.from_stack import foes_of, request_of
@@ -247,7 +247,7 @@ class Relaxations:
 
     def _called_back(self) -> Iterator[Relaxation]:
         """What is lent to other teams could be called back."""
-        reason = pending(self.capacity.snapshot, self.capacity.counts, self.request)
+        reason = TeamsBeside(self.capacity).reason(self.request)
         if reason is not None and reason.path == "solve.reclaim" and not self.stack.solve.reclaim:
             yield Relaxation("limit", Edit(path="solve.reclaim", value="true"), 1500, whole=False)
 

@@ -9,7 +9,7 @@ members of a gang, each smaller T is tried as well: with fewer in one site, more
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 
 from swarm_iac.model.place.groups import SITE_LINKS, together
 from swarm_iac.solver.balance.even import Even
@@ -110,8 +110,13 @@ class Evened:
 
 
 def evened_under(
-    capacity: FreeCapacity, request: WorkloadRequest, counts: Mapping[Gathered, int], rules: Set[str], *, home: bool = False
+    capacity: FreeCapacity,
+    request: WorkloadRequest,
+    counts: Callable[[], Mapping[Gathered, int]],
+    rules: Set[str],
+    *,
+    home: bool = False,
 ) -> Evened | None:
-    """What compares racks or sites under these rules; None where nothing does."""
+    """What compares racks or sites under these rules; None where nothing does, and then nobody asks for `counts`."""
     on = request.even is not None and request.even.of.rule in rules
-    return Evened(capacity, request, counts, rules, home=home) if on else None
+    return Evened(capacity, request, counts(), rules, home=home) if on else None

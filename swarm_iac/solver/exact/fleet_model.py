@@ -25,9 +25,13 @@ from swarm_iac.solver.packing.kept_parts import Cards
 from swarm_iac.solver.packing.mig_instances import CutCards, Held, Size
 from swarm_iac.solver.repair.overqualification import Overqualification
 from swarm_iac.solver.snapshot.layout import GPUS, VCPUS
+from swarm_iac.solver.snapshot.node_slots import Slots
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import may_stay, open_to, suits
 from swarm_iac.solver.snapshot.tasks import Pairs, Task
+
+#: With more pairs of a workload and a node than this, nodes are looked at all at once.
+WIDE = 5_000
 
 Terms = list[tuple[cp_model.IntVar, int]]
 Values = dict[int, int]
@@ -73,6 +77,8 @@ class FleetModel:
         for name, node in (*task.stay, *task.soft):
             if task.home(name, node):
                 self.homes.setdefault(name, set()).add(node)
+        wide = len(task.free) * len(task.snapshot.nodes if task.nodes is None else task.nodes) > WIDE
+        self._slots = Slots(task.base) if wide else None
         for name in task.free:
             self._count(task.snapshot.requests[name])
         self.open = {node: self._open(node) for node in self.by_node}
@@ -104,8 +110,9 @@ class FleetModel:
         """Nodes where a free replica could stand, in the order of their names."""
         task, home = self.task, self.homes.get(request.name, set())
         near = None if task.nodes is None else task.nodes | home
+        able = None if self._slots is None else {*home, *self._slots.able(request)}
         for name, host in task.snapshot.nodes.items():
-            if near is not None and name not in near:
+            if (near is not None and name not in near) or (able is not None and name not in able):
                 continue
             if task.pairs is not None and (request.name, name) not in task.pairs:
                 continue

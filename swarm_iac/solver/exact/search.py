@@ -272,6 +272,10 @@ def _solve(
     solver = one_worker(effort)
     if aim.share == 1.0 and effort > BRIEF:
         solver.parameters.linearization_level = 2  # gangs and ceilings: without linear programs it finds and proves little
+    elif aim.share < 1.0 and effort > BRIEF and len(fleet.highs) > HEAVY:
+        # Several ways in turns, as deterministic. Of 34 searches for preferences 13 were proven so, and 3 otherwise, in three
+        # quarters of the time; of those for what is placed 18, and 42 otherwise.
+        solver.parameters.interleave_search = True
     if len(fleet.highs) > HEAVY:
         solver.parameters.cp_model_probing_level = 0
         solver.parameters.symmetry_level = 0

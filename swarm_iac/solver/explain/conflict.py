@@ -19,7 +19,7 @@ from swarm_iac.solver.explain.messages import budget_spent, devices_taken, forbi
 from swarm_iac.solver.explain.model_limits import of_any_model
 from swarm_iac.solver.explain.places.not_moved import NotMoved
 from swarm_iac.solver.explain.places.ruled import Ruled, Table
-from swarm_iac.solver.explain.team_shares import GPU_RULES, of_other_teams, pending
+from swarm_iac.solver.explain.team_shares import GPU_RULES, TeamsBeside
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import BUDGETS, CLUSTER, MACHINE, MODELS, TEAM, USER, beyond_chain, of_chain
@@ -177,6 +177,7 @@ class Causes:
         self.capacities: dict[int, FreeCapacity] = {}
         self._seen: dict[WorkloadRequest, FreeCapacity] = {}
         self._stay: dict[int, NotMoved] = {}
+        self._teams = TeamsBeside(capacity)
         self._tables: dict[int, Table] = {}
 
     def of(self, request: WorkloadRequest) -> tuple[Reason, ...]:
@@ -197,9 +198,11 @@ class Causes:
         """What the shares of teams have to do with a conflict: if it is about GPUs, and other teams hold those."""
         if self.capacity.snapshot.shares is None or GPU_RULES.isdisjoint(rules):
             return ()
-        reason, capacity = pending(self.capacity.snapshot, self.capacity.counts, request), self.seen(request)
-        alone = capacity.without(of_other_teams(capacity, request)) if reason else capacity
-        return (reason,) if reason and not forbidden(alone, request, {*rules, *(one.name for one in FIT)}) else ()
+        reason = self._teams.reason(request)
+        if reason is None:
+            return ()
+        alone = self._teams.without_others(self.seen(request), request)
+        return () if forbidden(alone, request, {*rules, *(one.name for one in FIT)}) else (reason,)
 
     def _immovable(self, capacity: FreeCapacity, request: WorkloadRequest) -> tuple[Reason, ...]:
         """The fewest of those that are not moved without whom there would be a place, if there are any."""

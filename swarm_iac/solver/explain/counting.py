@@ -78,16 +78,17 @@ def on_nodes(
 ) -> int:
     """The most in all, of so many on each node."""
     sited, alone = _sited(request, rules), _together(request, rules) == "node"
+    powered = request.power is not None and RACK_RULES[POWER] in rules
 
     def in_racks(found: list[tuple[NodeCapacity, int]]) -> dict[Gathered, int]:
         racks: dict[Gathered, list[tuple[int, int]]] = {}
         for host, cap in found:
-            power = host.power_of(request) if host.rack in capacity.racks else 0
+            power = host.power_of(request) if powered and host.rack in capacity.racks else 0
             racks.setdefault(_group(host, sited=sited, alone=alone), []).append((power, cap))
         each = _most_of_a_rack(request, rules)
         return {group: _in_rack(capacity, request, group, ones, rules, each) for group, ones in racks.items()}
 
-    evened = evened_under(capacity, request, in_racks(found), rules, home=home is not None)
+    evened = evened_under(capacity, request, lambda: in_racks(found), rules, home=home is not None)
 
     def plain(found: list[tuple[NodeCapacity, int]]) -> int:
         return evened.total(in_racks(found)) if evened else _in_all(capacity, request, in_racks(found), rules)
@@ -165,7 +166,7 @@ class Tally:
             nodes = capacity.snapshot.nodes
             found = [(nodes[name], cap) for ones in self._found.values() for name, (_, cap) in ones.items() if cap > 0]
             return max(0, min(left, on_nodes(capacity, request, found, self.rules)))
-        if evened := evened_under(capacity, request, self._most, self.rules):
+        if evened := evened_under(capacity, request, lambda: self._most, self.rules):
             return max(0, min(left, evened.total(self._most)))
         return max(0, min(left, self._total if plain else _in_all(capacity, request, self._most, self.rules)))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from functools import cached_property
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Allocation, Placement, Reason
@@ -20,6 +22,8 @@ from swarm_iac.units import GpuCount
 RULE = "share"
 #: The rules that count GPUs which other teams may hold.
 GPU_RULES = frozenset(one.rule for one in (NODE[GPUS], CLUSTER[ALL_GPUS], *(depth[ALL_GPUS] for depth in TEAMS)))
+#: So many copies of a capacity are held: one of 2,000 nodes takes a few megabytes.
+COPIES = 24
 #: So many other teams are named.
 NAMED = 3
 
@@ -29,34 +33,62 @@ def with_shares(snapshot: Snapshot) -> Snapshot:
     return snapshot if snapshot.shares or not snapshot.stack.fair else shared(snapshot, possible(snapshot))
 
 
-def pending(snapshot: Snapshot, counts: Mapping[str, Mapping[str, int]], request: WorkloadRequest) -> Reason | None:
-    """What its team holds, what it is due, and who holds the rest, for one that finds no GPUs. `counts`: by workload and node.
+class TeamsBeside:
+    """What teams hold beside one placement, and what that has to do with what is pending. Each is worked out once."""
 
-    None where that has no part in it: another priority holds the GPUs, or nobody of another team.
-    """
-    if snapshot.shares is None or not size(request):
+    def __init__(self, capacity: FreeCapacity) -> None:
+        self._capacity = capacity
+        self._without: dict[tuple[int, tuple[str, ...]], FreeCapacity] = {}
+
+    @cached_property
+    def _held(self) -> dict[int, Counter[str]]:
+        counts = self._capacity.counts.items()
+        return held_by_teams(
+            self._capacity.snapshot, Pairs({(name, node): count for name, nodes in counts for node, count in nodes.items()})
+        )
+
+    def reason(self, request: WorkloadRequest) -> Reason | None:
+        """What its team holds, what it is due, and who holds the rest, for one that finds no GPUs.
+
+        None where that has no part in it: another priority holds the GPUs, or nobody of another team.
+        """
+        snapshot = self._capacity.snapshot
+        if snapshot.shares is None or not size(request):
+            return None
+        held, due = self._held[request.priority], snapshot.shares.due[request.priority]
+        line = snapshot.shares.lines[request.user]
+        weights = snapshot.shares.weights
+        fit = [host.name for host in snapshot.nodes.values() if weights.nodes and suits(request, host)]
+        least = size(request) * weights.lowest(fit)
+        for depth, team in enumerate(line):
+            others = [other for other in _beside(snapshot, line, depth) if held[other]]
+            if not others:
+                continue
+            lent = [other for other in others if held[other] > due[other]]
+            text = f"{_team(team)} holds {_gpus(snapshot, held[team])} and is due {_count(snapshot, due[team])}"
+            if held[team] + least <= due[team] and lent:
+                text = f"{text}; the rest is lent to {_others(snapshot, lent, held, due)}"
+                if not snapshot.shares.reclaim:
+                    text += "; what is lent is not called back while it runs (`solve.reclaim: false`)"
+                return Reason(rule=RULE, text=text, path="solve.reclaim")
+            if held[team] + least > due[team]:
+                owed = [other for other in others if held[other] <= due[other]]
+                more = f"; beside it {_others(snapshot, owed, held, due)}" if owed else ""
+                return Reason(rule=RULE, text=text + more + _past(snapshot, line, depth), path=_path(snapshot, team))
         return None
-    pairs: Pairs = Pairs({(name, node): count for name, nodes in counts.items() for node, count in nodes.items()})
-    held, due = held_by_teams(snapshot, pairs)[request.priority], snapshot.shares.due[request.priority]
-    line = snapshot.shares.lines[request.user]
-    weights = snapshot.shares.weights
-    fit = [host.name for host in snapshot.nodes.values() if weights.nodes and suits(request, host)]
-    least = size(request) * weights.lowest(fit)
-    for depth, team in enumerate(line):
-        others = [other for other in _beside(snapshot, line, depth) if held[other]]
-        if not others:
-            continue
-        lent = [other for other in others if held[other] > due[other]]
-        text = f"{_team(team)} holds {_gpus(snapshot, held[team])} and is due {_count(snapshot, due[team])}"
-        if held[team] + least <= due[team] and lent:
-            why = "" if snapshot.shares.reclaim else "; what is lent is not called back while it runs (`solve.reclaim: false`)"
-            text = f"{text}; the rest is lent to {_others(snapshot, lent, held, due)}{why}"
-            return Reason(rule=RULE, text=text, path="solve.reclaim")
-        if held[team] + least > due[team]:
-            owed = [other for other in others if held[other] <= due[other]]
-            more = f"; beside it {_others(snapshot, owed, held, due)}" if owed else ""
-            return Reason(rule=RULE, text=text + more + _past(snapshot, line, depth), path=_path(snapshot, team))
-    return None
+
+    def without_others(self, capacity: FreeCapacity, request: WorkloadRequest) -> FreeCapacity:
+        """The capacity as if other teams held no GPUs: where it lacks some there, too, shares keep it from none."""
+        snapshot = capacity.snapshot
+        lines = snapshot.shares.lines if snapshot.shares else {}
+        line = lines[request.user]
+        key = id(capacity), line
+        if key not in self._without:
+            others = {name for name, other in snapshot.requests.items() if size(other) and lines[other.user] != line}
+            if len(self._without) == COPIES:
+                del self._without[next(iter(self._without))]
+            self._without[key] = capacity.without(name for name in others if capacity.counts[name])
+        return self._without[key]
 
 
 def _past(snapshot: Snapshot, line: tuple[str, ...], depth: int) -> str:
@@ -67,14 +99,6 @@ def _past(snapshot: Snapshot, line: tuple[str, ...], depth: int) -> str:
     if use[team] * sum(shares.values()) <= shares[team] * sum(use.values()):
         return ""
     return f"; its share counts less, since it used {use[team]} of {sum(use.values())} GPU-hours (`past_use`)"
-
-
-def of_other_teams(capacity: FreeCapacity, request: WorkloadRequest) -> set[str]:
-    """The workloads of other teams that hold GPUs. Where it would lack some without them as well, shares keep it from none."""
-    snapshot = capacity.snapshot
-    lines = snapshot.shares.lines if snapshot.shares else {}
-    others = (name for name, other in snapshot.requests.items() if size(other) and lines[other.user] != lines[request.user])
-    return {name for name in others if capacity.counts[name]}
 
 
 def called_back(snapshot: Snapshot, before: Placement, after: Placement, was: Allocation) -> str:

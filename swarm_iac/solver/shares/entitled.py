@@ -14,6 +14,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.gpus.past_use import counted
 from swarm_iac.model.gpus.worth import Weights, weights
@@ -23,7 +25,7 @@ from swarm_iac.solver.shares.network import FlowNetwork, GpuDemand, Supply
 from swarm_iac.solver.snapshot.entitlements import Entitlements
 from swarm_iac.solver.snapshot.layout import ALL_GPUS, GPUS
 from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, NodeCapacity, Snapshot, WorkloadRequest, of_team, of_user
-from swarm_iac.solver.snapshot.suitability import may_stay, suits
+from swarm_iac.solver.snapshot.suitability import hindering, may_stay, suits
 from swarm_iac.solver.snapshot.value import size
 
 
@@ -220,13 +222,15 @@ def _pools(
         if request.gpus:
             kinds[request.asked, request.on_one, request.linked, request.need, request.gpus].append(request)
     firsts = [ones[0] for ones in kinds.values()]
+    suited = np.array([hindering(snapshot, one).none for one in firsts], np.bool_).reshape(len(firsts), len(snapshot.nodes))
     known: dict[int, frozenset[int]] = {}
     nodes: dict[tuple[frozenset[int], int], list[NodeCapacity]] = defaultdict(list)
     for name, host in snapshot.nodes.items():
         if host.capacity[GPUS]:
             alike = snapshot.alike[name]
             if alike not in known:
-                known[alike] = frozenset(i for i, one in enumerate(firsts) if suits(one, host) and _fits(one, host))
+                suit = suited[:, snapshot.rows[name]]
+                known[alike] = frozenset(i for i in np.flatnonzero(suit).tolist() if _fits(firsts[i], host))
             nodes[known[alike], counted.of(host.name)].append(host)
     pools = {f"{number}": (suit, hosts) for number, ((suit, _), hosts) in enumerate(nodes.items()) if suit}
     each = {pool: counted.of(hosts[0].name) for pool, (_, hosts) in pools.items()}

@@ -1,6 +1,7 @@
 """Which GPUs can serve whom? A flow from teams over limits and kinds of requests to the GPUs that suit them.
 
-    team ─► its limit ─► teams inside it ─► limits of users ─► requests of one kind ─► GPUs of one pool ─► limit of the cluster
+    team ─► its limit ─► teams inside it ─► limits of users ─► requests of one user and kind ─► pools that suit that kind
+    ─► GPUs of one pool ─► limit of the cluster
 
 A pool is all GPUs that suit the same requests. Every vector of GPUs that teams can hold at once, indivisible replicas and
 other resources aside, is a flow, and the minimum cut names what is in the way of more (Ford and Fulkerson 1956). What a team
@@ -78,6 +79,7 @@ class FlowNetwork:
         Of the teams in a request's line one has asked at most; where none has, its team has its floor.
         """
         graph = _Graph()
+        kinds = {pools: i for i, pools in enumerate(dict.fromkeys(one.pools for one in self.requests))}
         rest = {team: most - self.floor(team) * scale for team, most in asked.items()}
         for name, most in rest.items():
             graph.edge("", f"team {name}", most)
@@ -90,8 +92,10 @@ class FlowNetwork:
             graph.edge("", f"users of {one.line[-1]}", self.floors[one.line[-1]] * scale)
             graph.edge(f"users of {one.line[-1]}", f"user {one.user}", self.supply.users.get(one.user, ENDLESS) * scale)
             graph.edge(f"user {one.user}", f"request {i}", one.wants * scale)
-            for pool in one.pools:
-                graph.edge(f"request {i}", f"pool {pool}", ENDLESS * scale)
+            graph.edge(f"request {i}", f"suit {kinds[one.pools]}", ENDLESS * scale)
+        for pools, kind in kinds.items():
+            for pool in pools:
+                graph.edge(f"suit {kind}", f"pool {pool}", ENDLESS * scale)
         for pool, most in self.supply.pools.items():
             graph.edge(f"pool {pool}", "cluster", most * scale)
         graph.edge("cluster", "GPUs", self.supply.cluster * scale)

@@ -74,6 +74,10 @@ class Slots:
                     caps[same] = np.minimum(caps[same], left)
         return np.maximum(caps, 0)
 
+    def able(self, request: WorkloadRequest) -> list[str]:
+        """The nodes that may have capacity for one more, and suit it."""
+        return [self.nodes[i].name for i in np.flatnonzero(self.caps(request)).tolist()]
+
     def groups(self, level: Level) -> Ints:
         """A number for each node: the same for nodes of one `node`, `rack` or `site`, in the order of first names."""
         if level not in self._groups:
