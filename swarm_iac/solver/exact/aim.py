@@ -25,6 +25,7 @@ class Aim:
     settles: bool = False  # does it say who of those that ran stops? Moving what is fixed here could then better it
     due: bool = False  # does it count what teams hold of what they are due, or who is not stopped for that?
     runs: bool = False  # does it count what runs on, so that what it lacks was stopped?
+    turns: bool = False  # is a long search for it one in several ways, in turns? See `search`
     inside: str = ""  # an earlier goal than which it is never larger
     counts: frozenset[str] | None = None  # the workloads whose replicas it counts; None: it looks at all
     on_gpus: frozenset[str] | None = None  # those of them with GPUs

@@ -150,7 +150,7 @@ def _overqualification(fleet: FleetModel) -> Aim:
         for name, counts in fleet.task.base.counts.items()
         for node, count in counts.items()
     )
-    return Aim("overqualification", terms, constant, -1, constant, share=TIDY)
+    return Aim("overqualification", terms, constant, -1, constant, share=TIDY, turns=True)
 
 
 def _nodes(fleet: FleetModel) -> Aim:

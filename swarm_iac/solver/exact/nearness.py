@@ -28,7 +28,7 @@ def nearness(fleet: FleetModel, share: float) -> list[Aim]:
         constant += max(0, len(there) - 1)
         if name in fleet.by_request:
             terms += _of(fleet, name, level, there)
-    return [Aim("near", terms, constant, -1, constant, share=share)] if nearby(snapshot) else []
+    return [Aim("near", terms, constant, -1, constant, share=share, turns=True)] if nearby(snapshot) else []
 
 
 def apartness(fleet: FleetModel, share: float) -> list[Aim]:
@@ -56,7 +56,7 @@ def apartness(fleet: FleetModel, share: float) -> list[Aim]:
                 fleet.model.add(any_ <= sum(used))
                 terms.append((any_, -1))
     constant = beside_value(snapshot, fixed_by(fleet.task)) if shy(snapshot) else 0
-    return [Aim("beside", terms, constant, -1, constant, share=share)] if shy(snapshot) else []
+    return [Aim("beside", terms, constant, -1, constant, share=share, turns=True)] if shy(snapshot) else []
 
 
 def _whether(fleet: FleetModel, used: list[cp_model.IntVar], name: str) -> cp_model.IntVar:
@@ -91,7 +91,7 @@ def preference(fleet: FleetModel, share: float) -> list[Aim]:
         if name in names and (cost := fleet.request(name).place.lacks(fleet.node(node).labels))
     ]
     constant = lacks_value(snapshot, fixed_by(fleet.task))
-    return [Aim("preferred", terms, constant, -1, constant, share=share)]
+    return [Aim("preferred", terms, constant, -1, constant, share=share, turns=True)]
 
 
 def _of(fleet: FleetModel, name: str, level: Level, there: set[str]) -> Terms:
