@@ -271,6 +271,17 @@ def test_who_is_called_back_is_told_for_whom() -> None:
     assert "team text holds 6 GPUs and is due 6; beside it team vision (18, due 18)" in [one.text for one in waits]
 
 
+def test_who_lost_a_node_is_told_for_whom_something_is_called_back() -> None:
+    """A team holds no more than before then, and still it is for that team."""
+    jobs = {"see": JOBS["see"] | {"replicas": 8}, "read": JOBS["read"] | {"replicas": 16}}
+    rest: dict[str, Any] = {"teams": TEAMS, "solve": {"reclaim": True}}
+    last = solve(stack_of(NODES, jobs, **rest)).placement
+    (home,) = {one.node for one in last.allocations if one.workload == "see"}
+    solution = solve(stack_of(NODES | {home: {"state": "lost"}}, jobs, **rest), last)
+    stopped = [move.why for move in solution.moves if not move.target]
+    assert stopped == ["lent to team text, which held 16 GPUs and is due 8: called back for team vision (8, due 8)"] * 8
+
+
 def test_calling_back_is_a_fix_that_was_tried() -> None:
     last = solve(stack_of(NODES, {"read": JOBS["read"]}, teams=TEAMS)).placement
     stack = stack_of(NODES, JOBS | {"see": JOBS["see"] | {"replicas": 18}}, teams=TEAMS)

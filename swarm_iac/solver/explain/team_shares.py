@@ -14,7 +14,7 @@ from swarm_iac.solver.shares.entitled import share_of, shared, used_by
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import ALL_GPUS, CLUSTER, GPUS, NODE, TEAMS
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import suits
+from swarm_iac.solver.snapshot.suitability import may_stay, suits
 from swarm_iac.solver.snapshot.tasks import Pairs
 from swarm_iac.solver.snapshot.value import held_by_teams, size
 from swarm_iac.units import GpuCount
@@ -106,7 +106,8 @@ def called_back(snapshot: Snapshot, before: Placement, after: Placement, was: Al
     request = snapshot.requests[was.workload]
     if snapshot.shares is None or not snapshot.shares.reclaim or not size(request):
         return ""
-    then, now = (held_by_teams(snapshot, _pairs(snapshot, one))[request.priority] for one in (before, after))
+    stood = before.model_copy(update={"allocations": tuple(one for one in before.going() if _stands(snapshot, one))})
+    then, now = (held_by_teams(snapshot, _pairs(snapshot, one))[request.priority] for one in (stood, after))
     due, line = snapshot.shares.due[request.priority], snapshot.shares.lines[request.user]
     ran = {one.name for one in before.going()}
     if any(one.name not in ran and snapshot.requests[one.workload].priority > request.priority for one in after.on(was.node)):
@@ -117,6 +118,12 @@ def called_back(snapshot: Snapshot, before: Placement, after: Placement, was: Al
             text = f"lent to {_team(team)}, which held {_gpus(snapshot, then[team])} and is due {_count(snapshot, due[team])}"
             return f"{text}: called back for {_others(snapshot, gains, now, due)}"
     return ""
+
+
+def _stands(snapshot: Snapshot, one: Allocation) -> bool:
+    """Is the node still there for it? Who lost it holds nothing until there is another."""
+    request, host = snapshot.requests.get(one.workload), snapshot.nodes.get(one.node)
+    return request is not None and host is not None and may_stay(request, host)
 
 
 def _pairs(snapshot: Snapshot, placement: Placement) -> Pairs:

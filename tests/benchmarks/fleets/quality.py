@@ -238,8 +238,12 @@ def _stops(
 def _called_back(stack: Stack, before: dict[str, Allocation], now: Placement, name: str) -> bool:
     """May it have been lent to its team, and called back for another one? `tests.stops` says whether it was right."""
     workload = stack.workloads[name]
-    grown = (a for a in now.allocations if a.gpus and (a.name not in before or size_of(before[a.name])[0] < size_of(a)[0]))
-    others = (stack.workloads[a.workload] for a in grown)
+
+    def came(a: Allocation) -> bool:
+        was = before.get(a.name)
+        return was is None or was.node != a.node or size_of(was)[0] < size_of(a)[0]
+
+    others = (stack.workloads[a.workload] for a in now.allocations if a.gpus and came(a))
     mine = (one for one in others if one.priority == workload.priority)
     return stack.fair and stack.solve.reclaim and any(stack.teams_of(one.user) != stack.teams_of(workload.user) for one in mine)
 
