@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
 
 from swarm_iac.model.place.groups import SITE_LINKS, Level, together
 from swarm_iac.model.place.where import GROUP_RULES
@@ -78,15 +79,14 @@ def on_nodes(
 ) -> int:
     """The most in all, of so many on each node."""
     sited, alone = _sited(request, rules), _together(request, rules) == "node"
-    powered = request.power is not None and RACK_RULES[POWER] in rules
+    use = _rack_use(request, rules)
 
     def in_racks(found: list[tuple[NodeCapacity, int]]) -> dict[Gathered, int]:
         racks: dict[Gathered, list[tuple[int, int]]] = {}
         for host, cap in found:
-            power = host.power_of(request) if powered and host.rack in capacity.racks else 0
+            power = host.power_of(request) if use.powered and host.rack in capacity.racks else 0
             racks.setdefault(_group(host, sited=sited, alone=alone), []).append((power, cap))
-        each = _most_of_a_rack(request, rules)
-        return {group: _in_rack(capacity, request, group, ones, rules, each) for group, ones in racks.items()}
+        return {group: _in_rack(capacity, group, ones, use) for group, ones in racks.items()}
 
     evened = evened_under(capacity, request, lambda: in_racks(found), rules, home=home is not None)
 
@@ -149,6 +149,7 @@ class Tally:
     ) -> None:
         self.capacity, self.request, self.rules, self._nodes = capacity, request, rules, nodes
         self._stateless = frozenset(rules - {STATES})
+        self._use = _rack_use(request, rules)
         self._opened: set[str] = set()
         self._missing = request.members - capacity.counts[request.name].total()
         self._found: dict[Gathered, dict[str, tuple[int, int]]] = {}  # power and most replicas of each node, by group
@@ -205,8 +206,7 @@ class Tally:
 
     def _of(self, group: Gathered) -> int:
         found = [one for one in self._found[group].values() if one[1] > 0]
-        each = _most_of_a_rack(self.request, self.rules)
-        return _in_rack(self.capacity, self.request, group, found, self.rules, each) if found else 0
+        return _in_rack(self.capacity, group, found, self._use) if found else 0
 
 
 def by_ceiling(capacity: FreeCapacity, request: WorkloadRequest, rules: Set[str]) -> int:
@@ -256,25 +256,31 @@ def _in_all(capacity: FreeCapacity, request: WorkloadRequest, counts: Mapping[Ga
     return max(found, default=0) if together else sum(found)
 
 
-def _most_of_a_rack(request: WorkloadRequest, rules: Set[str]) -> int:
-    """How many replicas a rack may have by rules on racks, whatever it has."""
-    return min(
-        (group.each for group in request.groups if group.each is not None and group.level == "rack" and group.of.rule in rules),
-        default=ENDLESS,
-    )
+@dataclass(frozen=True, slots=True)
+class _RackUse:
+    """What one replica takes of a rack, as far as rules look at it."""
+
+    each: int  # so many a rack may have by rules on racks, whatever it has
+    uplinks: tuple[tuple[int, int], ...]  # place in RACK and need
+    powered: bool
 
 
-def _in_rack(
-    capacity: FreeCapacity, request: WorkloadRequest, key: Gathered, found: list[tuple[int, int]], rules: Set[str], each: int
-) -> int:
-    rack, most = key[1], min(each, sum(cap for _, cap in found))
-    if rack not in capacity.racks:
+def _rack_use(request: WorkloadRequest, rules: Set[str]) -> _RackUse:
+    groups = [group for group in request.groups if group.level == "rack" and group.of.rule in rules]
+    each = min((group.each for group in groups if group.each is not None), default=ENDLESS)
+    uplinks = tuple((i, need) for i, place in enumerate(UPLINK) if (need := request.need[place]) and RACK_RULES[i] in rules)
+    return _RackUse(each, uplinks, request.power is not None and RACK_RULES[POWER] in rules)
+
+
+def _in_rack(capacity: FreeCapacity, key: Gathered, found: list[tuple[int, int]], use: _RackUse) -> int:
+    """The most of all nodes of a rack. `found`: watts that one more takes, and how many fit, of each."""
+    most = min(use.each, sum(cap for _, cap in found))
+    left = capacity.racks.get(key[1])
+    if left is None:
         return most
-    left = capacity.racks[rack]
-    for i, place in enumerate(UPLINK):
-        if request.need[place] and RACK_RULES[i] in rules:
-            most = min(most, max(0, left[i]) // request.need[place])
-    if RACK_RULES[POWER] in rules:
+    for i, need in use.uplinks:
+        most = min(most, max(0, left[i]) // need)
+    if use.powered:
         power, cool = left[POWER], 0
         for cost, cap in sorted(found):
             fit = cap if not cost else min(cap, max(0, power) // cost)
