@@ -85,12 +85,21 @@ def test_whenever_a_large_fleet_is_stopped_it_answers_without_what_nobody_waits_
     watch.phase = phases.append
     whole = solve(stack, last, watch=watch, scale=scale)
     assert whole.placement.unplaced and len(phases) > 4
+    assert change or "improving the placement" in phases
     reached = next(goal.value for goal in whole.proof.goals if "placed_gpu" in goal.name)
     assert phases.pop().startswith("finding the reasons")
     for phase in phases:
-        watch = Watch()
-        watch.phase = lambda text, watch=watch, phase=phase: watch.stop() if text == phase else None
+        watch, begun = Watch(), list[str]()
+
+        def begins(text: str, watch: Watch = watch, phase: str = phase, begun: list[str] = begun) -> None:
+            if watch.stopped:
+                begun.append(text)
+            elif text == phase:
+                watch.stop()
+
+        watch.phase = begins
         cut = solve(stack, last, watch=watch, scale=scale)
+        assert "improving the placement" not in begun, phase
         assert judge(stack, cut.placement) == () and cut.proof.parameters["cut"] == "by hand", phase
         assert {a.name for a in last.allocations} <= {a.name for a in cut.placement.allocations}, phase
         goals = {goal.name: goal for goal in cut.proof.goals}

@@ -248,7 +248,8 @@ def _filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
 
         answer = fill(task, counts, effort, columns(snapshot, watch, large=True), tell)
         counts, bounds, rounds = better(answer.counts), answer.bounds, answer.rounds
-        if any(not simple(one) for one in short(snapshot, counts)):  # columns leave these where greedy put them
+        # Columns leave these where greedy put them.
+        if any(not simple(one) for one in short(snapshot, counts)) and not watch.stopped:
             watch.phase("improving the placement")
             led = guided(task, most, TimeLimit(watch.ended, GUIDED[effort]))
             counts = counts if led is None else max(counts, led, key=lambda one: value(snapshot, one))
