@@ -34,7 +34,10 @@ def with_shares(snapshot: Snapshot) -> Snapshot:
 
 
 class TeamsBeside:
-    """What teams hold beside one placement, and what that has to do with what is pending. Each is worked out once."""
+    """What teams hold beside one placement, and what that has to do with what is pending.
+
+    Each is worked out once: the capacity must not change meanwhile.
+    """
 
     def __init__(self, capacity: FreeCapacity) -> None:
         self._capacity = capacity
