@@ -240,8 +240,10 @@ def _called_back(stack: Stack, before: dict[str, Allocation], now: Placement, na
     workload = stack.workloads[name]
 
     def came(a: Allocation) -> bool:
+        """It is new, or larger, or had to leave its node."""
         was = before.get(a.name)
-        return was is None or was.node != a.node or size_of(was)[0] < size_of(a)[0]
+        node = stack.nodes.get(was.node) if was else None
+        return was is None or node is None or node.state not in ("ready", "cordon") or size_of(was)[0] < size_of(a)[0]
 
     others = (stack.workloads[a.workload] for a in now.allocations if a.gpus and came(a))
     mine = (one for one in others if one.priority == workload.priority)
