@@ -18,16 +18,19 @@ from swarm_iac.errors import StackFileError
 from swarm_iac.model.placement import Placement
 from swarm_iac.solver import solve
 from swarm_iac.solver.balance.even import Compared
+from swarm_iac.solver.exact import fleet_model
+from swarm_iac.solver.explain import team_shares
 from swarm_iac.solver.explain.conflict import Causes, capacity_of, forbidden
 from swarm_iac.solver.explain.counting import EVERY, reach
 from swarm_iac.solver.explain.places.at_least import AtLeast
 from swarm_iac.solver.explain.places.not_moved import NotMoved
 from swarm_iac.solver.explain.places.ruled import Ruled
+from swarm_iac.solver.explain.team_shares import with_shares
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, capacity_with
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.suitability import FIT, hindering, suits, suits_but_state
-from swarm_iac.solver.snapshot.tasks import classify, repair_task
+from swarm_iac.solver.snapshot.tasks import classify, full_task, repair_task
 from tests.benchmarks.fleets.draw_where import more
 from tests.benchmarks.fleets.draw_workloads import filled
 from tests.solver.fleets import stack_of
@@ -118,6 +121,25 @@ def test_who_stops_counting_when_all_have_a_place_finds_as_many(monkeypatch: pyt
     assert min(ended[True], ended[False]) > 40
 
 
+def test_a_model_that_looks_at_all_nodes_at_once_has_the_same_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, closed = random.Random(2), 0
+    for capacity in drawn(10):
+        snapshot = capacity.snapshot
+        last = solve(snapshot.stack, reasons=False).placement
+        states = {name: rng.choice(["ready", "ready", "cordon", "drain", "lost"]) for name in snapshot.nodes}
+        nodes = {name: one.model_copy(update={"state": states[name]}) for name, one in snapshot.stack.nodes.items()}
+        now = snapshot_of(snapshot.stack.model_copy(update={"nodes": nodes}), last)
+        classified = classify(now)
+        for task in (repair_task(now, classified), full_task(now, classified)):
+            found = []
+            for wide in (10**9, -1):
+                monkeypatch.setattr(fleet_model, "WIDE", wide)
+                found.append(fleet_model.FleetModel(task, Counter()).tops)
+            assert found[0] == found[1]
+            closed += sum(states[node] != "ready" for _, node in found[1])
+    assert closed > 30
+
+
 def test_of_those_that_are_not_moved_as_few_are_named_as_need_be() -> None:
     named = 0
     for capacity in drawn(40):
@@ -173,3 +195,29 @@ def test_the_capacity_is_not_copied_for_each_that_is_pending(monkeypatch: pytest
         reasons = {one.rule: one.text for one in causes.of(snapshot.requests[name])}
         assert reasons["immovable_stay"].startswith("f00 holds enough for it")
     assert copies < 20
+
+
+def test_nor_for_each_that_waits_beside_other_teams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand that waited took a copy each: half of the time of all reasons."""
+    nodes: dict[str, dict[str, Any]] = {f"n{i:02}": {} for i in range(12)}
+    teams = {f"t{i}": {"users": [f"u{i}"]} for i in range(4)}
+    run = {"run": {"user": "u0", "replicas": 12, "each": {"gpus": 7}}}
+    waits = {f"w{i:03}": {"user": f"u{1 + i % 3}", "each": {"gpus": 4, "vcpus": f"{1000 + i}m"}} for i in range(120)}
+    last = solve(stack_of(nodes, run, teams=teams)).placement
+    snapshot = with_shares(snapshot_of(stack_of(nodes, run | waits, teams=teams | {"t3": teams["t3"] | {"share": 2}}), last))
+    copies = 0
+    whole = FreeCapacity.copy
+
+    def counted(self: FreeCapacity) -> FreeCapacity:
+        nonlocal copies
+        copies += 1
+        return whole(self)
+
+    monkeypatch.setattr(FreeCapacity, "copy", counted)
+    told = []
+    for most, least in ((4, 3), (1, 100)):  # the fewer copies are held, the more often one is made
+        monkeypatch.setattr(team_shares, "COPIES", most)
+        copies, causes = 0, Causes(capacity_of(snapshot, last))
+        told.append({name: causes.of(snapshot.requests[name]) for name in waits})
+        assert least <= copies <= least + 20
+    assert told[0] == told[1] and all(any(one.rule == "share" for one in reasons) for reasons in told[0].values())

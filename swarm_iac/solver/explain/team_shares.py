@@ -41,7 +41,7 @@ class TeamsBeside:
 
     def __init__(self, capacity: FreeCapacity) -> None:
         self._capacity = capacity
-        self._without: dict[tuple[int, tuple[str, ...]], FreeCapacity] = {}
+        self._without: dict[tuple[FreeCapacity, tuple[str, ...]], FreeCapacity] = {}
 
     @cached_property
     def _held(self) -> dict[int, Counter[str]]:
@@ -85,7 +85,7 @@ class TeamsBeside:
         snapshot = capacity.snapshot
         lines = snapshot.shares.lines if snapshot.shares else {}
         line = lines[request.user]
-        key = id(capacity), line
+        key = capacity, line
         if key not in self._without:
             others = {name for name, other in snapshot.requests.items() if size(other) and lines[other.user] != line}
             if len(self._without) == COPIES:
