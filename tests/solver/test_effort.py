@@ -17,11 +17,12 @@ from swarm_iac.solver.bounds.gpu_bounds import Bounds
 from swarm_iac.solver.exact.aim import Aim
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import FREED
-from swarm_iac.solver.exact.search import Found, Score
+from swarm_iac.solver.exact.search import stricter
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
-from swarm_iac.solver.snapshot.tasks import Pairs, classify, full_task
+from swarm_iac.solver.snapshot.snapshot import Snapshot
+from swarm_iac.solver.snapshot.tasks import Task, classify, full_task
 from tests.solver.crowded import crowded
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import still
@@ -71,25 +72,21 @@ def test_a_change_of_a_large_fleet_ends_when_its_effort_is_used_up(monkeypatch: 
     assert rounds(monkeypatch, whole / 2) == (part, cut), "effort is counted, not timed"
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_what_an_earlier_search_proved_counts_until_a_goal_is_worse_and_is_not_proven_twice(seed: int) -> None:
-    """A bound holds beside what the goals before it reached: where one of these is worse, more may be possible."""
+def crowded_task(seed: int) -> tuple[Snapshot, Task]:
     before, now = crowded(seed)
     snapshot = snapshot_of(now, solve(before).placement)
-    most, task = possible(snapshot), full_task(snapshot, classify(snapshot))
+    return snapshot, full_task(snapshot, classify(snapshot))
 
-    def searched(start: Pairs | None, left: float, known: list[Score] | None = None) -> tuple[Found, Pairs]:
-        return attempt(snapshot, task, most, start, True, Watch(), left=left, known=known)[:2]
 
-    whole, counts = searched(None, 30.0)
-    assert all(value == bound for _, value, bound in whole.scores), "small enough to be proven"
-    again, same = searched(counts, 30.0, whole.scores)
-    assert same == counts and again.spent < whole.spent
-    assert [score[1:] for score in again.scores] == [score[1:] for score in whole.scores]
-
-    with_it, without = searched(Counter(), 0.0, whole.scores)[0], searched(Counter(), 0.0)[0]
+@pytest.mark.parametrize("seed", range(8))
+def test_what_was_proven_beside_another_placement_counts_until_a_goal_is_worse(seed: int) -> None:
+    """A bound holds beside what the goals before it reached: where one of these is worse, more may be possible."""
+    snapshot, task = crowded_task(seed)
+    whole = attempt(snapshot, task, possible(snapshot), None, True, Watch())[0].scores
+    assert all(value == bound for _, value, bound in whole), "small enough to be proven"
+    without = attempt(snapshot, task, possible(snapshot), Counter(), True, Watch(), measured=True)[0].scores
     worse = False
-    for (aim, value, bound), (_, _, counted), (_, best, _) in zip(with_it.scores, without.scores, whole.scores, strict=True):
+    for (aim, value, bound), (_, _, counted), (_, best, _) in zip(stricter(without, whole), without, whole, strict=True):
         assert bound == (counted if worse else best), aim.name
         worse = worse or aim.sense * value < aim.sense * best
     assert worse
@@ -105,6 +102,21 @@ class Searches(Watch):
     def solve(self, aim: Aim, solver: cp_model.CpSolver, model: cp_model.CpModel, *, proves: bool) -> cp_model.CpSolverStatus:
         self.names.append(aim.name)
         return super().solve(aim, solver, model, proves=proves)
+
+
+@pytest.mark.parametrize(("seed", "stops"), [(1, False), (2, False), (3, False), (7, True)])
+def test_what_would_stop_is_searched_for_when_all_other_effort_is_used_up(seed: int, stops: bool) -> None:
+    """And nothing else is, unless something stops: then it matters who takes its place, and who moves for that."""
+    snapshot, task = crowded_task(seed)
+    most, watch = possible(snapshot), Searches()
+    whole, counts, _ = attempt(snapshot, task, most, None, True, Watch())
+    new = Counter({pair: count for pair, count in counts.items() if pair[0] not in snapshot.running})
+    scores = attempt(snapshot, task, most, new, True, watch, left=0.0, keeping=30.0)[0].scores
+    on_runs = tuple(aim.name for aim, _, _ in whole.scores if aim.runs)
+    assert [value for aim, value, _ in scores if aim.runs] == [value for aim, value, _ in whole.scores if aim.runs]
+    assert any(aim.runs and value < aim.best for aim, value, _ in scores) == stops
+    assert any(not name.startswith(on_runs) for name in watch.names) == stops
+    assert watch.names and attempt(snapshot, task, most, new, True, watch, left=0.0)[1] == new
 
 
 def test_what_the_teams_around_hold_at_most_is_not_proven_again_of_those_inside() -> None:

@@ -42,7 +42,7 @@ from swarm_iac.solver.decide.proofs import preferences, still_bounded, with_fail
 from swarm_iac.solver.decide.small import complete, decided
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import BOUNDS, EACH, FEWER, FREED, FROM_NOTHING, GUIDED, OTHERS, RUINED, columns, in_all
-from swarm_iac.solver.exact.search import EFFORT, Found, never
+from swarm_iac.solver.exact.search import EFFORT, Found
 from swarm_iac.solver.exact.watch import Watch, goals_of
 from swarm_iac.solver.explain.conflict import Causes, capacity_of
 from swarm_iac.solver.explain.lacking import code, lacking
@@ -212,7 +212,7 @@ def _best(
     if not repair:
         task, haste = replace(full_task(snapshot, classified), budget=moves), scale.large(snapshot)
         left = in_all(snapshot, FROM_NOTHING)
-        found, counts, cut = attempt(snapshot, task, most, None, False, watch, haste=haste, left=left, enough=never)
+        found, counts, cut = attempt(snapshot, task, most, None, False, watch, haste=haste, left=left)
     elif scale.large(snapshot):
         return (_cleared if snapshot.running else _filled)(snapshot, classified, most, watch)
     else:

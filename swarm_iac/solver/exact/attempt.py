@@ -12,7 +12,7 @@ from swarm_iac.solver.exact.fleet_model import FleetModel
 from swarm_iac.solver.exact.goals import aims
 from swarm_iac.solver.exact.rules.change import moves_stay_in_budget
 from swarm_iac.solver.exact.rules.table import RULES
-from swarm_iac.solver.exact.search import EFFORT, TOO_LARGE, Found, Score, never, search
+from swarm_iac.solver.exact.search import EFFORT, TOO_LARGE, Found, search
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.snapshot.snapshot import Snapshot
@@ -35,16 +35,16 @@ def attempt(
     *,
     haste: bool = False,
     left: float = math.inf,
-    enough: Callable[[list[Score]], bool] = never,
     gpus: PriorityBounds | None = None,
     again: Callable[[Pairs, int], Pairs] | None = None,
-    known: list[Score] | None = None,
+    keeping: float = 0.0,
+    measured: bool = False,
 ) -> tuple[Found, Pairs, bool]:
     """Solve one task within the deterministic time `left`; a repair that is one of many (`haste`) has less for each goal.
 
-    `gpus` bounds each priority; `again` fills one whose search was not proven in another way; `known` is what an
-    earlier search of the same task found (`search`). Returns what was found, the
-    counts of all replicas, and whether candidates were left out.
+    `gpus` bounds each priority; `again` fills one whose search was not proven in another way; `keeping` is what goals on who
+    runs have beyond `left`; `measured`: nothing is searched (`search`). Returns what was found, the counts of all replicas, and
+    whether candidates were left out.
     """
     if len(task.free) * len(task.nodes or snapshot.nodes) > LARGE and len(snapshot.nodes) > 3 * WIDEST:
         task.widest = WIDEST
@@ -53,9 +53,10 @@ def attempt(
     fleet = FleetModel(task, first)
     for rule in RULES:
         rule(fleet)
-    keeping = Keeping(fleet)
-    moves_stay_in_budget(fleet, keeping)
+    change = Keeping(fleet)
+    moves_stay_in_budget(fleet, change)
     level = snapshot.stack.solve.effort
     effort = (HASTE if haste and repair else EFFORT)[level]
-    found = search(fleet, aims(fleet, keeping, most, repair=repair), first, effort, watch, left, enough, gpus, again, known)
+    table = aims(fleet, change, most, repair=repair)
+    found = search(fleet, table, first, effort, watch, left, gpus, again, keeping, measured=measured)
     return found, found.counts + fixed, fleet.cut or len(fleet.x) > TOO_LARGE

@@ -32,6 +32,8 @@ FIRST = 0.9
 TIDYING = 0.05
 #: Parts of the effort on what is placed: GPUs first, then replicas; all that is left where its GPUs are proven.
 GPUS_FIRST, REPLICAS = 0.8, 0.25
+#: Where something stops, the goals after it have together this part of what those on who runs have beyond all effort.
+BESIDE = 0.25
 #: Deterministic time that one variable counts for being built: most of what a short search takes.
 BUILT = 3e-5
 #: And for each solve: hints, presolve and reading the answer, which deterministic time leaves out.
@@ -55,11 +57,6 @@ class Found:
     spent: float  # deterministic time, of solving and of building
 
 
-def never(scores: list[Score]) -> bool:
-    """Each goal is searched for."""
-    return False
-
-
 def search(
     fleet: FleetModel,
     table: list[Aim],
@@ -67,45 +64,45 @@ def search(
     effort: float,
     watch: Watch,
     in_all: float = math.inf,
-    enough: Callable[[list[Score]], bool] = never,
     gpus: PriorityBounds | None = None,
     again: Callable[[Pairs, int], Pairs] | None = None,
-    known: list[Score] | None = None,
+    keeping: float = 0.0,
+    *,
+    measured: bool = False,
 ) -> Found:
     """Improve `start`, goal after goal, with so much deterministic time for each, and so much in all.
 
     Where candidates were left out, only counting bounds are claimed, and those of `gpus`, which is asked before a priority is
-    searched. Once the scores so far are `enough`, the other goals are only measured. `again` fills a priority in another
-    way beside what those above it hold, where its search was not proven. `known`: what an earlier search of the same task
-    found; its bounds hold as long as no goal before is worse than it was there, so nothing is proven twice.
+    searched. `again` fills a priority in another way beside what those above it hold, where its search was not proven.
+    `measured`: nothing is searched. `keeping`: what goals on who runs have beyond `in_all`; where something stops, those after
+    them up to `shifts` share a part of it.
     """
     values = fleet.values(start)
-    before = {aim.name: (value, bound) for aim, value, bound in known or ()}
-    holds = known is not None
     players = _Players(fleet, table)
     scores: list[Score] = []
     bounds: dict[str, int] = {}
     tired = fleet.cut
-    skip = len(fleet.x) > TOO_LARGE
+    skip = measured or len(fleet.x) > TOO_LARGE
     used = BUILT * len(fleet.x)
+    beside, stops, last = keeping * BESIDE, False, [aim.name for aim in table].index("shifts")
     for i, aim in enumerate(table):
         value = aim.measure(values)
         bound = aim.best
         if bounds.get(aim.inside, bound) < bound:
             bound = bounds[aim.inside]
             fleet.model.add(aim.expression() <= bound - aim.constant)
-        if holds and aim.name in before:
-            bound = _tighter(aim, bound, before[aim.name][1], value)
-        skip = skip or enough(scores)
         if gpus and aim.places is not None and value // aim.base < bound // aim.base and not skip and not watch.stopped:
             bound = capped(aim, value, bound, gpus.of(aim.places or 0, _placed(fleet, values), deep=False))
         most = in_all * (1 if aim.places is None else 1 - TIDYING) - used
-        if aim.terms and value != bound and not skip and not watch.stopped and most > 0:
+        more = keeping if aim.runs else min(keeping, beside) if stops and i <= last else 0.0
+        if aim.terms and value != bound and not skip and not watch.stopped and max(most, more) > 0:
             rest = TIRED if tired and (aim.places is None or fleet.cut or fleet.task.running) else 1
-            limit = min(effort * aim.share * rest, most / (1 + _waiting(table[i + 1 :], values)))
-            values, proven, took = _in_turn(fleet, aim, bound, values, limit, watch, players, gpus)
+            limit = max(0.0, min(effort * aim.share * rest, most / (1 + _waiting(table[i + 1 :], values))))
+            values, proven, took = _in_turn(fleet, aim, bound, values, limit + min(effort, more), watch, players, gpus)
             value = aim.measure(values)
-            used += took
+            beyond = min(more, max(0.0, took - limit))
+            used, keeping, beside = used + took - beyond, keeping - beyond, beside - beyond * (not aim.runs)
+            stops = stops or (aim.runs and value < aim.best)
             if _holds_for_all(fleet, aim):
                 bound = _tighter(aim, bound, proven, value)
             tired = tired or value != proven
@@ -120,7 +117,6 @@ def search(
         scores.append((aim, value, bound))
         bounds[aim.name] = bound
         watch.reached(aim, value, bound)
-        holds = holds and aim.name in before and _no_worse(aim, value, before[aim.name][0])
         if not skip:
             for part in aim.split():
                 _fixed(fleet, part, values)
