@@ -90,13 +90,13 @@ class Keeping:
 
     def _least(self, name: str, count: int) -> cp_model.IntVar:
         """min(count, Σ_n x[w,n])"""
-        parts = self.fleet.of(name)
+        terms = self.fleet.total(name)
 
         def least(values: Values) -> int:
-            return min(count, sum(values[part.index] for part in parts))
+            return min(count, sum(each * values[var.index] for var, each in terms))
 
         var = self.fleet.new(0, count, f"least[{name},{count}]", least)
-        self.fleet.model.add_min_equality(var, [sum(parts), count])
+        self.fleet.model.add_min_equality(var, [sum(part * each for part, each in terms), count])
         return var
 
 

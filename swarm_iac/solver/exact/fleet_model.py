@@ -65,6 +65,8 @@ class FleetModel:
         self.highs: dict[int, int] = {}
         self.by_request: dict[str, list[str]] = {}
         self.by_node: dict[str, list[str]] = {}
+        #: Of a workload, terms that add up to its replicas. Set by the rules on them where a model is large.
+        self.totals: dict[str, Terms] = {}
         #: How many cards of a node are cut beside those that are: terms to add up. Set by the rule on MIG instances.
         self.cut_cards: dict[str, list[cp_model.LinearExprT]] = {}
         #: For parts of GPUs that may stay: how many do on each of their cards. Set by the rule on parts.
@@ -177,6 +179,10 @@ class FleetModel:
     def of(self, workload: str) -> list[cp_model.IntVar]:
         """x[w,n] over all n."""
         return [self.x[workload, node] for node in self.by_request.get(workload, ())]
+
+    def total(self, workload: str) -> Terms:
+        """Terms that add up to Σ_n x[w,n]."""
+        return self.totals.get(workload) or [(var, 1) for var in self.of(workload)]
 
     def at_most(self, terms: Terms, capacity: int, factor: cp_model.IntVar | None = None) -> None:
         """Σ coefficient · variable ≤ capacity (· factor), unless it holds anyway. Divided by the common divisor first."""

@@ -84,7 +84,7 @@ def _placing(fleet: FleetModel, keeping: Keeping, possible: dict[str, int], leve
         mine = {w: var for w, var in least.items() if w in worth}
         top = sum(worth[w] * min(fleet.top_of(var), free[w]) for w, var in mine.items())
         result.append(replace(aim(name, [(var, worth[w]) for w, var in mine.items()], frozenset(mine), top), runs=True))
-    every = [(var, worth[request.name]) for request in requests for var in fleet.of(request.name)]
+    every = [(var, worth[request.name] * count) for request in requests for var, count in fleet.total(request.name)]
     top = sum(worth[name] * count for name, count in free.items())
     result.append(aim(f"{level}_placed", every, frozenset(free), top, PRIORITIES[level]))
     return result

@@ -43,9 +43,14 @@ class TeamGoals:
         self.could = Counter(name for name, _ in fleet.task.stay.elements())
         self.fixed = {name: base[name].total() for name in snapshot.requests}
         self.weighed = {name: sum(of.of(node) * n for node, n in base[name].items()) for name in snapshot.requests}
-        self.placed: Vars = {
-            name: [(fleet.x[name, node], of.of(node)) for node in fleet.by_request.get(name, ())] for name in snapshot.requests
-        }
+        self.placed: Vars = {name: self._weighed(name) for name in snapshot.requests}
+
+    def _weighed(self, workload: str) -> list[tuple[cp_model.IntVar, int]]:
+        nodes = self.fleet.by_request.get(workload, ())
+        weights = [self.weights.of(node) for node in nodes]
+        if len(set(weights)) == 1:
+            return [(var, count * weights[0]) for var, count in self.fleet.total(workload)]
+        return [(self.fleet.x[workload, node], weight) for node, weight in zip(nodes, weights, strict=True)]
 
     def guaranteed(self, level: str, priority: int) -> list[Aim]:
         """What of the level is guaranteed and may stay is not taken by another team.

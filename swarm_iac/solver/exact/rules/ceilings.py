@@ -18,7 +18,8 @@ def ceilings_hold(fleet: FleetModel) -> None:
     """
     for names, left in _ceilings(fleet):
         for i in range(len(COUNTED)):
-            fleet.at_most([(var, fleet.request(name).usage[i]) for name in names for var in fleet.of(name)], left[i])
+            uses = {name: fleet.request(name).usage[i] for name in names}
+            fleet.at_most([(var, use * count) for name, use in uses.items() for var, count in fleet.total(name)], left[i])
 
 
 def models_stay_under_limits(fleet: FleetModel) -> None:

@@ -9,12 +9,26 @@ from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.exact.fleet_model import FleetModel, Values
 from swarm_iac.solver.snapshot.capacity import group_of, held
 
+#: In a model with more pairs than this, ceilings and goals are sums over workloads, not over pairs.
+SUMMED = 300
+
 
 def replicas_are_not_exceeded(fleet: FleetModel) -> None:
-    """For every workload w that is no gang:  Σ_n x[w,n] ≤ members_w"""
+    """For every workload w that is no gang:  Σ_n x[w,n] ≤ members_w;  in a large model  Σ_n x[w,n] = placed[w] ≤ members_w"""
     for name in fleet.by_request:
-        if not fleet.request(name).gang:
-            fleet.at_most([(var, 1) for var in fleet.of(name)], fleet.task.free[name])
+        parts = fleet.of(name)
+        if fleet.request(name).gang:
+            continue
+        if len(fleet.x) <= SUMMED or len(parts) == 1:
+            fleet.at_most([(var, 1) for var in parts], fleet.task.free[name])
+            continue
+
+        def placed(values: Values, parts: list[cp_model.IntVar] = parts) -> int:
+            return sum(values[part.index] for part in parts)
+
+        var = fleet.new(0, fleet.task.free[name], f"placed[{name}]", placed)
+        fleet.model.add(sum(parts) == var)
+        fleet.totals[name] = [(var, 1)]
 
 
 def gang_is_whole_or_absent(fleet: FleetModel) -> None:
@@ -28,7 +42,10 @@ def gang_is_whole_or_absent(fleet: FleetModel) -> None:
         def whole(values: Values, parts: list[cp_model.IntVar] = parts, low: int = low) -> int:
             return max(low, int(any(values[part.index] for part in parts)))
 
-        fleet.model.add(sum(parts) == left * fleet.new(low, 1, f"whole[{name}]", whole))
+        var = fleet.new(low, 1, f"whole[{name}]", whole)
+        fleet.model.add(sum(parts) == left * var)
+        if len(fleet.x) > SUMMED:
+            fleet.totals[name] = [(var, left)]
 
 
 def group_rule_holds(fleet: FleetModel, rule: GroupRule) -> None:
