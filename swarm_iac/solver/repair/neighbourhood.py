@@ -7,14 +7,16 @@ way. What is placed there may go to the freest nodes.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+
+import numpy as np
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.repair.restoring import capacity_beside
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import GPUS
-from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import suits
+from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.suitability import hindering, suits
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, Task, around, by_workload
 from swarm_iac.solver.snapshot.value import held_by_teams, size
 
@@ -83,20 +85,29 @@ class _Weights:
         self.capacity, self.request, self.held = capacity, request, held
         self.known: dict[str, int] = {}
         self.capacities: dict[tuple[object, ...], bool] = {}  # of those that are alike, does one fit any node?
+        self.nodes = list(capacity.snapshot.nodes.values())
+        self.free = np.array([capacity.free[host.name] for host in self.nodes], dtype=np.int64)
 
-    def of(self, other: WorkloadRequest) -> int:
-        """The weight of one replica of another workload."""
+    def of(self, other: WorkloadRequest, node: NodeCapacity) -> int:
+        """The weight of one replica of another workload, while some have left this node."""
         if other.gang:
             return STOPPED * other.members
         if other.name not in self.known:
             alike = (other.need, other.share, other.asked, other.single, other.linked)
             if alike not in self.capacities:
-                nodes = self.capacity.snapshot.nodes.values()
-                self.capacities[alike] = any(suits(other, host) and self.capacity.fits(other, host) for host in nodes)
+                fits = suits(other, node) and self.capacity.fits(other, node)
+                self.capacities[alike] = fits or any(self.capacity.fits(other, host) for host in self._large(other))
             capacity = self.capacities[alike]
             stays = STOPPED if self.stops(other) else STUCK
             self.known[other.name] = MOVED if capacity and other.movable else stays
         return self.known[other.name]
+
+    def _large(self, other: WorkloadRequest) -> Iterator[NodeCapacity]:
+        """The nodes that suit it with as much free, what they hold apart: most have too little of something."""
+        mask = hindering(self.capacity.snapshot, other).none
+        for i, need in other.needs:
+            mask = mask & (self.free[:, i] >= need)
+        return (self.nodes[i] for i in np.flatnonzero(mask).tolist())
 
     def stops(self, other: WorkloadRequest) -> bool:
         """May it be stopped for the request: being of a lower priority, or lent to its team?"""
@@ -135,13 +146,13 @@ def _cost(
 
         def helps(other: WorkloadRequest, lacks: list[int] = lacks, free: list[int] = free) -> tuple[int, float]:
             use = [other.gpus if i == GPUS else need for i, need in enumerate(other.need)]
-            return (weights.of(other), -sum(min(1.0, use[i] / (request.need[i] - free[i])) for i in lacks))
+            return (weights.of(other, host), -sum(min(1.0, use[i] / (request.need[i] - free[i])) for i in lacks))
 
         other = min(rest, key=helps)
         rest.remove(other)
         capacity.take(other, host, -1)
         gone.append(other)
-        weight += weights.of(other)
+        weight += weights.of(other, host)
     fits = capacity.most(request, host) > 0
     for other in gone:
         capacity.take(other, host, 1)

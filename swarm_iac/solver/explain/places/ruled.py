@@ -139,13 +139,18 @@ class Ruled:
         caps = np.full(len(self.nodes), left, dtype=np.int64)
         for rule in rules & self.caps.keys():
             caps = np.minimum(caps, self.caps[rule])
-        found = [(self.nodes[i], int(caps[i])) for i in np.flatnonzero(caps > 0).tolist()]
-        for rule in self._of_domains if request.gang else ():  # of others the next one alone is asked about: `keeping_out`
-            if rule in rules:
-                found = [(host, some) for host, cap in found if (some := min(cap, self._by_domain(rule, host))) > 0]
+        # Of others than gangs the next one alone is asked about: `keeping_out`.
+        domains = [rule for rule in self._of_domains if rule in rules] if request.gang else []
         least = AtLeast(capacity, request, model_limits.left_on(capacity, self.wide, rules) if self.wide.models else {})
-        if any(least.add(host, cap) >= left for host, cap in found):
-            return left
+        found: list[tuple[NodeCapacity, int]] = []
+        for i in np.flatnonzero(caps > 0).tolist():
+            host, cap = self.nodes[i], int(caps[i])
+            for rule in domains:
+                cap = cap and min(cap, self._by_domain(rule, host))
+            if cap > 0:
+                found.append((host, cap))
+                if least.add(host, cap) >= left:
+                    return left
         return min(left, on_nodes(capacity, self.wide, found, rules))
 
     @cached_property
