@@ -16,6 +16,7 @@ import pytest
 
 from swarm_iac.errors import StackFileError
 from swarm_iac.model.placement import Placement
+from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
 from swarm_iac.solver.balance.even import Compared
 from swarm_iac.solver.exact import fleet_model
@@ -60,6 +61,37 @@ def state(capacity: FreeCapacity) -> dict[str, Any]:
         return copy.deepcopy(value)
 
     return {key: some(value) for key, value in vars(capacity).items() if key not in ("snapshot", "seats", "links")}
+
+
+def in_pieces(rng: random.Random) -> Stack:
+    """Three nodes with parts of GPUs beside whole ones."""
+    each = [{"gpus": gpus, "vcpus": 1, "memory": "1 GB"} for gpus in (0.25, 0.5, 1, 2)]
+    jobs = {f"w{i}": {"replicas": rng.randint(1, 6), "each": rng.choice(each)} for i in range(8)}
+    return stack_of({f"n{i}": {} for i in range(3)}, jobs)
+
+
+def test_what_is_free_beside_those_that_stay_is_as_if_they_came_one_by_one() -> None:
+    rng, pieces = random.Random(5), Counter[bool]()
+    fleets = [(in_pieces(rng), None) for _ in range(12)]
+    for one in (more(filled(seed, 6), seed) for seed in range(72_000, 72_016)):
+        try:
+            fleets.append((one.stack(), one.today))
+        except StackFileError:
+            continue
+    for stack, today in fleets:
+        snapshot = snapshot_of(stack, solve(stack, today=today, reasons=False).placement, today)
+        classified = classify(snapshot)
+        for part in (1.0, 0.9, 0.5):
+            counts = Counter({pair: sum(rng.random() < part for _ in range(n)) for pair, n in classified.stand.items()})
+            capacity, left = FreeCapacity(snapshot), Counter(counts)
+            for a in classified.stay.values():
+                if left[a.workload, a.node]:
+                    left[a.workload, a.node] -= 1
+                    capacity.take(snapshot.requests[a.workload], snapshot.nodes[a.node], 1, a.gpus)
+            assert state(classified.kept(snapshot, counts)) == state(capacity)
+            some = [pair for pair, n in counts.items() if n < classified.stand[pair] and snapshot.requests[pair[0]].in_pieces]
+            pieces.update(counts[pair] > 0 for pair in some)
+    assert min(pieces[True], pieces[False]) > 5, "of some a part is kept, of others nobody"
 
 
 def test_who_is_lifted_off_is_set_back_without_a_trace() -> None:

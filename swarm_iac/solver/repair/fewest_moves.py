@@ -30,7 +30,7 @@ NEVER = 1 << 30
 
 def moves_goal(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Goal:
     """Replicas that could stay and stand elsewhere, and the least that any placement of the same replicas could have."""
-    placed, stood = by_workload(counts), Counter(a.workload for a in classified.stay.values())
+    placed, stood = by_workload(counts), by_workload(classified.stand)
     moves = moves_of(snapshot, classified, counts)
     stopped = sum(max(0, count - placed[name]) for name, count in stood.items())
     bound = fewest(snapshot, classified, placed, stood) - stopped
@@ -48,7 +48,9 @@ def moves_of(snapshot: Snapshot, classified: Classified, counts: Pairs) -> int:
 
 def moved(classified: Classified, counts: Pairs, among: frozenset[str] | None = None) -> int:
     """Replicas, of some workloads or of all, that could stay and are on another node."""
-    stay = Counter((a.workload, a.node) for a in classified.stay.values() if among is None or a.workload in among)
+    stay = classified.stand
+    if among is not None:
+        stay = Counter({pair: count for pair, count in stay.items() if pair[0] in among})
     placed = by_workload(counts)
     kept = sum(min(count, counts[pair]) for pair, count in stay.items())
     return sum(min(count, placed[name]) for name, count in by_workload(stay).items()) - kept

@@ -21,7 +21,7 @@ def on_their_card(snapshot: Snapshot, classified: Classified, counts: Pairs) -> 
     for a in classified.stay.values():
         if snapshot.requests[a.workload].in_pieces:
             stand.setdefault(a.node, {}).setdefault(a.workload, []).append(a)
-    stood = Counter((a.workload, a.node) for a in classified.stay.values())
+    stood = classified.stand
     comes = {node for _, node in counts - stood} & stand.keys()
     here: dict[str, Counter[str]] = {node: Counter() for node in comes}
     wholes: Counter[str] = Counter()

@@ -21,7 +21,7 @@ def made_way(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Ca
 
     What had moved for those that make way goes home, and they take what is left then.
     """
-    stood: Pairs = Counter((a.workload, a.node) for a in classified.stay.values())
+    stood = classified.stand
     placed = by_workload(counts)
     stopped = {name for name, count in by_workload(stood).items() if placed[name] < count}
     if not stopped:

@@ -27,7 +27,7 @@ def rearranged(
     carried: Mapping[str, Counter[int]],
 ) -> Pairs | None:
     """The placement of so many replicas of each workload in which each node of `carried` carries so many of each kind."""
-    stand: Pairs = Counter((a.workload, a.node) for a in classified.stay.values())
+    stand = classified.stand
     if any(placed[name] < count for name, count in by_workload(stand).items()):
         return None  # who stops is not decided here
     gone, arrivals = _differences(stand, number, carried)

@@ -29,7 +29,7 @@ def restored(
     }
     if not free:
         return counts
-    stood: Pairs = Counter((a.workload, a.node) for a in classified.stay.values() if a.workload in free)
+    stood: Pairs = Counter({pair: count for pair, count in classified.stand.items() if pair[0] in free})
     soft: Pairs = Counter((a.workload, a.node) for a in classified.soft.values() if a.workload in free)
     capacity = capacity_beside(snapshot, classified, counts)
     moved = moves_of(snapshot, classified, counts)
@@ -77,11 +77,8 @@ def _left_instances(
 
 def capacity_beside(snapshot: Snapshot, classified: Classified, counts: Pairs) -> FreeCapacity:
     """What is free beside a placement; what stays holds the cards that it had."""
-    capacity = FreeCapacity(snapshot)
-    for a in classified.stay.values():
-        if capacity.counts[a.workload][a.node] < counts[a.workload, a.node]:
-            capacity.take(snapshot.requests[a.workload], snapshot.nodes[a.node], 1, a.gpus)
-    for (name, node), count in sorted(counts.items(), key=lambda one: (-snapshot.requests[one[0][0]].share, one[0])):
-        if rest := count - capacity.counts[name][node]:
-            capacity.take(snapshot.requests[name], snapshot.nodes[node], rest)
+    capacity = classified.kept(snapshot, counts)
+    others = counts - classified.stand
+    for (name, node), count in sorted(others.items(), key=lambda one: (-snapshot.requests[one[0][0]].share, one[0])):
+        capacity.take(snapshot.requests[name], snapshot.nodes[node], count)
     return capacity

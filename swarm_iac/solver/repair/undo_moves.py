@@ -15,7 +15,6 @@ from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.repair.kinds import simple
 from swarm_iac.solver.repair.restoring import capacity_beside
-from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import MEMORY
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, Task, by_workload
@@ -36,7 +35,7 @@ def undo_moves(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pai
 
 
 def _once(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pairs:
-    stand: Pairs = Counter((a.workload, a.node) for a in classified.stay.values())
+    stand = classified.stand
     most = max(moves_of(snapshot, classified, counts), int(snapshot.stack.solve.moves))
     best = counts
     for way, alone in ((_all_again, True), (_one_by_one, False)):
@@ -145,14 +144,12 @@ class _Place:
     """Who stands where so far. Parts of GPUs that are kept, and those that go home, hold the card that they had."""
 
     def __init__(self, snapshot: Snapshot, classified: Classified, kept: Pairs) -> None:
-        self.snapshot, self.counts, self.capacity = snapshot, Counter(kept), FreeCapacity(snapshot)
+        self.snapshot, self.counts, self.capacity = snapshot, Counter(kept), classified.kept(snapshot, kept)
         self.cards: dict[tuple[str, str], list[Held]] = {}
-        for a in classified.stay.values():
-            pair = (a.workload, a.node)
-            if self.capacity.counts[a.workload][a.node] < kept[pair]:
-                self.capacity.take(snapshot.requests[a.workload], snapshot.nodes[a.node], 1, a.gpus)
-            elif snapshot.requests[a.workload].in_pieces:
-                self.cards.setdefault(pair, []).append(a.gpus)
+        for pair in classified.stand - kept:
+            if snapshot.requests[pair[0]].in_pieces:
+                held = [a.gpus for a in classified.stay.values() if (a.workload, a.node) == pair]
+                self.cards[pair] = held[kept[pair] :]
 
     def put(self, name: str, node: str, count: int, *, home: bool = False) -> int:
         """Put up to `count` there; returns how many fit."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from swarm_iac.model.device import gpu
 from swarm_iac.model.placement import Allocation
@@ -74,6 +75,28 @@ class Classified:
 
     stay: dict[str, Allocation]
     soft: dict[str, Allocation]
+
+    @cached_property
+    def stand(self) -> Pairs:
+        """How many of a workload may stay on a node; asked once nothing is added any more."""
+        return Counter((a.workload, a.node) for a in self.stay.values())
+
+    def kept(self, snapshot: Snapshot, counts: Pairs) -> FreeCapacity:
+        """What is free beside those of `counts` that may stay where they are, with the devices that they have.
+
+        On a large fleet nearly all do, so beside all of them it is worked out once.
+        """
+        known = snapshot.known(Classified.kept)
+        if id(self) not in known:
+            capacity = FreeCapacity(snapshot)
+            for a in self.stay.values():
+                capacity.take(snapshot.requests[a.workload], snapshot.nodes[a.node], 1, a.gpus)
+            known[id(self)] = self, capacity  # held, so that no other gets its number
+        found: FreeCapacity = known[id(self)][1].copy()
+        for (name, node), count in self.stand.items():
+            if count > counts[name, node]:  # pieces of GPUs: those go that came last
+                found.take(snapshot.requests[name], snapshot.nodes[node], counts[name, node] - count)
+        return found
 
 
 def same_size(request: WorkloadRequest, allocation: Allocation) -> bool:
@@ -171,22 +194,14 @@ def around(
     Gangs stay as they are, but for `gangs`, of which all members may leave. What has moved already is fixed where it went,
     and its move is off the budget; what was stopped has moved nowhere.
     """
-    base = FreeCapacity(snapshot)
     left = Counter(counts)
     movable = {pair for pair in counts if pair[0] in gangs or (pair[1] in nodes and not snapshot.requests[pair[0]].gang)}
-    stay: Pairs = Counter()
-    gone, lost = Counter[str](), set[str]()  # who is not movable and was stopped has no other place in this change
-    for allocation in classified.stay.values():
-        pair = (allocation.workload, allocation.node)
-        if pair in movable:
-            stay[pair] += 1
-        elif left[pair] > 0:
-            left[pair] -= 1
-            base.take(snapshot.requests[pair[0]], snapshot.nodes[pair[1]], 1, allocation.gpus)
-        else:
-            gone[pair[0]] += 1
-            if not snapshot.requests[pair[0]].movable:
-                lost.add(pair[0])
+    stay: Pairs = Counter({pair: count for pair, count in classified.stand.items() if pair in movable})
+    kept = (classified.stand - stay) & counts
+    base = classified.kept(snapshot, kept)
+    left -= kept
+    gone = by_workload(classified.stand - stay - kept)
+    lost = {name for name in gone if not snapshot.requests[name].movable}  # who was stopped has no other place in this change
     elsewhere = Counter[str]()
     for pair, count in sorted(left.items()):
         if count and pair not in movable:
