@@ -12,8 +12,8 @@ written from docs/stack-file.md alone, and for changes that nothing asks for. Ti
 with that fleet, from nothing, and draws edits of it.
 
 A seed gives the same fleet and edits whatever the solver answers. `--save` keeps each bad case as a stack file with its lock
-and a `case.json`, which `--replay` solves and judges again. `--rows` writes each solve to a file as soon as it is done, and a run that
-was ended goes on with the seeds that are not in it; `--table` prints the table of such files. The exit code is 1 after an error or a broken rule.
+and a `case.json`, which `--replay` solves and judges again. `--rows` writes the solves of a fleet to a file as soon as it is done with, and a
+run that was ended goes on with the seeds that are not in it; `--table` prints the table of such files. The exit code is 1 after an error or a broken rule.
 """
 
 from __future__ import annotations
