@@ -41,7 +41,19 @@ from swarm_iac.solver.decide.moves import moves_with_causes
 from swarm_iac.solver.decide.proofs import preferences, still_bounded, with_failures
 from swarm_iac.solver.decide.small import complete, decided
 from swarm_iac.solver.exact.attempt import attempt
-from swarm_iac.solver.exact.effort import BOUNDS, EACH, FEWER, FREED, FROM_NOTHING, GUIDED, OTHERS, RUINED, columns, in_all
+from swarm_iac.solver.exact.effort import (
+    BOUNDS,
+    EACH,
+    FEWER,
+    FREED,
+    FROM_NOTHING,
+    GUIDED,
+    OTHERS,
+    RUINED,
+    columns,
+    filling,
+    in_all,
+)
 from swarm_iac.solver.exact.search import EFFORT, Found
 from swarm_iac.solver.exact.watch import Watch, goals_of
 from swarm_iac.solver.explain.conflict import Causes, capacity_of
@@ -246,7 +258,7 @@ def _filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
         def tell(found: Pairs, bounds: Bounds) -> None:
             watch.tell(goals_of_large(snapshot, better(found), most, bounds))
 
-        answer = fill(task, counts, effort, columns(snapshot, watch, large=True), tell)
+        answer = fill(task, counts, effort, filling(snapshot, watch), tell)
         counts, bounds, rounds = better(answer.counts), answer.bounds, answer.rounds
         # Columns leave these where greedy put them.
         if any(not simple(one) for one in short(snapshot, counts)) and not watch.stopped:
