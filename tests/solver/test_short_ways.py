@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 
 from swarm_iac.errors import StackFileError
+from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
 from swarm_iac.solver.balance.even import Compared
 from swarm_iac.solver.exact import fleet_model
+from swarm_iac.solver.exact.rules import workload
 from swarm_iac.solver.explain import team_shares
 from swarm_iac.solver.explain.conflict import Causes, capacity_of, forbidden
 from swarm_iac.solver.explain.counting import EVERY, reach
@@ -28,13 +30,16 @@ from swarm_iac.solver.explain.places.not_moved import NotMoved
 from swarm_iac.solver.explain.places.ruled import Ruled
 from swarm_iac.solver.explain.team_shares import with_shares
 from swarm_iac.solver.repair.greedy import greedy
+from swarm_iac.solver.repair.neighbourhood import MOVED, _Weights
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, capacity_with
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.suitability import FIT, hindering, suits, suits_but_state
 from swarm_iac.solver.snapshot.tasks import classify, full_task, repair_task
 from tests.benchmarks.fleets.draw_where import more
 from tests.benchmarks.fleets.draw_workloads import filled
+from tests.solver.crowded import crowded
 from tests.solver.fleets import stack_of
+from tests.solver.oracle import still
 
 
 def drawn(count: int, machines: int = 12) -> Iterator[FreeCapacity]:
@@ -92,6 +97,33 @@ def test_what_is_free_beside_those_that_stay_is_as_if_they_came_one_by_one() -> 
             some = [pair for pair, n in counts.items() if n < classified.stand[pair] and snapshot.requests[pair[0]].in_pieces]
             pieces.update(counts[pair] > 0 for pair in some)
     assert min(pieces[True], pieces[False]) > 5, "of some a part is kept, of others nobody"
+
+
+def test_who_could_move_elsewhere_is_said_as_by_looking_at_each_node() -> None:
+    seen = Counter[bool]()
+    for capacity in drawn(30):
+        requests, nodes = list(capacity.snapshot.requests.values()), list(capacity.snapshot.nodes.values())
+        if not requests:
+            continue
+        weights = _Weights(capacity, requests[0], {})
+        for other in (one for one in requests if not one.gang and one.movable):
+            fits = any(suits(other, host) and capacity.fits(other, host) for host in nodes)
+            assert (weights.of(other, nodes[0]) == MOVED) == fits, other.name
+            seen[fits] += 1
+    assert min(seen[True], seen[False]) > 50
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_sums_over_workloads_lead_to_what_sums_over_pairs_lead_to(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits, gangs, teams and what ran are counted so in a large model alone."""
+    before, now = crowded(seed)
+    found = []
+    for summed in (0, 1 << 30):
+        monkeypatch.setattr(workload, "SUMMED", summed)
+        solution = solve(now, last := solve(before).placement)
+        assert judge(now, solution.placement, **still(last, solution.placement)) == ()
+        found.append({goal.name: (goal.value, goal.bound) for goal in solution.proof.goals})
+    assert found[0] == found[1]
 
 
 def test_who_is_lifted_off_is_set_back_without_a_trace() -> None:

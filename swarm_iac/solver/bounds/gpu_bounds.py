@@ -130,7 +130,7 @@ def level_bounds(
         def open_still(level: int = level, share: TimeLimit = share) -> bool:
             return gap(level) > CLOSE * counted[level] and not share()
 
-        # With far more than it had; else of seven drawn fleets, in 19 relaxations, that bounded one better, by a thousandth.
+        # With far more effort than it had. Of 14 relaxations of six drawn fleets that bounded one better, by a thousandth.
         if effort == "thorough" and share.left * PART > 2 * BRIEF:
             own(level, relaxed_bound(one.problem, groups, share, one.stand, moves, elsewhere=elsewhere, widest=WIDEST))
         columns = share.in_rounds(len(shape.fits) for shape in problem.shapes) >= 1  # half a round bounds nothing
