@@ -113,17 +113,32 @@ def test_who_could_move_elsewhere_is_said_as_by_looking_at_each_node() -> None:
     assert min(seen[True], seen[False]) > 50
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_sums_over_workloads_lead_to_what_sums_over_pairs_lead_to(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def gangs_at_a_limit() -> tuple[Stack, Stack]:
+    """Two gangs of which a limit allows one, and two teams of which one has gangs beyond what it is due."""
+    nodes: dict[str, Any] = {f"n{i}": {} for i in range(4)}
+    each = {"vcpus": 1, "memory": "1 GB"}
+    jobs: dict[str, Any] = {f"gang{i}": {"user": "ada", "gang": 3, "each": {"gpus": 1, **each}} for i in range(2)}
+    jobs |= {f"ours{i}": {"user": "ben", "gang": 2, "each": {"gpus": 5, **each}} for i in range(2)}
+    jobs |= {"theirs": {"user": "cyd", "replicas": 4, "each": {"gpus": 5, **each}}}
+    teams: dict[str, Any] = {team: {"share": 1, "users": [user]} for team, user in (("a", "ada"), ("b", "ben"), ("c", "cyd"))}
+    teams["a"]["limits"] = {"gpus": 5}
+    return stack_of(nodes, {"theirs": jobs["theirs"]}, teams=teams), stack_of(nodes, jobs, teams=teams)
+
+
+@pytest.mark.parametrize("fleet", [*map(crowded, range(12)), gangs_at_a_limit()])
+def test_sums_over_workloads_lead_to_what_sums_over_pairs_lead_to(
+    fleet: tuple[Stack, Stack], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Limits, gangs, teams and what ran are counted so in a large model alone."""
-    before, now = crowded(seed)
-    found = []
-    for summed in (0, 1 << 30):
-        monkeypatch.setattr(workload, "SUMMED", summed)
-        solution = solve(now, last := solve(before).placement)
-        assert judge(now, solution.placement, **still(last, solution.placement)) == ()
-        found.append({goal.name: (goal.value, goal.bound) for goal in solution.proof.goals})
-    assert found[0] == found[1]
+    before, now = fleet
+    for last in (Placement(), solve(before).placement):
+        found = []
+        for summed in (0, 1 << 30):
+            monkeypatch.setattr(workload, "SUMMED", summed)
+            solution = solve(now, last)
+            assert judge(now, solution.placement, **still(solution.placement, last)) == ()
+            found.append({goal.name: (goal.value, goal.bound) for goal in solution.proof.goals})
+        assert found[0] == found[1]
 
 
 def test_who_is_lifted_off_is_set_back_without_a_trace() -> None:
