@@ -26,7 +26,7 @@ from swarm_iac.solver.repair.greedy import one_pass
 from swarm_iac.solver.repair.kinds import STEP, linear_value
 from swarm_iac.solver.repair.restoring import restored
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.tasks import Classified, Pairs, Task
+from swarm_iac.solver.snapshot.tasks import Pairs, Task
 from swarm_iac.solver.snapshot.value import size
 
 #: What a GPU within what its team is due counts beside one that is lent.
@@ -126,7 +126,7 @@ def _placed(task: Task, plan: _Plan, limit: TimeLimit) -> Pairs:
             base.take(snapshot.requests[name], snapshot.nodes[node], count)
             left[name] -= count
         found += more
-    return restored(snapshot, Classified({}, {}), found, limit.stop)
+    return restored(snapshot, NOBODY, found, limit.stop)
 
 
 def _order(request: WorkloadRequest) -> tuple[object, ...]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from swarm_iac.model.placement import Goal
 from swarm_iac.solver.backend.time_limit import TimeLimit
-from swarm_iac.solver.bounds.gpu_bounds import PriorityBounds
+from swarm_iac.solver.bounds.gpu_bounds import NOBODY, PriorityBounds
 from swarm_iac.solver.decide.clearing import cleared, fewer
 from swarm_iac.solver.decide.large import fill
 from swarm_iac.solver.exact.attempt import attempt
@@ -143,7 +143,7 @@ def from_nothing(snapshot: Snapshot, task: Task, most: dict[str, int], watch: Wa
     best = attempt(snapshot, task, most, counts, True, watch, left=left * OVER_ALL, gpus=gpus, again=by_columns)
     if _lacking(best[0].scores):
         best = _better(snapshot, task, most, best, improved(snapshot, best[1], left * AFTER, watch.ended), best[0].scores)
-    return _better(snapshot, task, most, best, restored(snapshot, Classified({}, {}), best[1], watch.ended), best[0].scores)
+    return _better(snapshot, task, most, best, restored(snapshot, NOBODY, best[1], watch.ended), best[0].scores)
 
 
 def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch, *, trial: bool = False) -> Answer:
