@@ -29,8 +29,10 @@ from swarm_iac.solver.explain.places.at_least import AtLeast
 from swarm_iac.solver.explain.places.not_moved import NotMoved
 from swarm_iac.solver.explain.places.ruled import Ruled
 from swarm_iac.solver.explain.team_shares import with_shares
+from swarm_iac.solver.packing.mig_instances import Held
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.repair.neighbourhood import MOVED, _Weights
+from swarm_iac.solver.repair.undo_moves import _Place
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, capacity_with
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.suitability import FIT, hindering, suits, suits_but_state
@@ -88,12 +90,16 @@ def test_what_is_free_beside_those_that_stay_is_as_if_they_came_one_by_one() -> 
         classified = classify(snapshot)
         for part in (1.0, 0.9, 0.5):
             counts = Counter({pair: sum(rng.random() < part for _ in range(n)) for pair, n in classified.stand.items()})
-            capacity, left = FreeCapacity(snapshot), Counter(counts)
+            capacity, left, gone = FreeCapacity(snapshot), Counter(counts), dict[tuple[str, str], list[Held]]()
             for a in classified.stay.values():
-                if left[a.workload, a.node]:
-                    left[a.workload, a.node] -= 1
+                pair = (a.workload, a.node)
+                if left[pair]:
+                    left[pair] -= 1
                     capacity.take(snapshot.requests[a.workload], snapshot.nodes[a.node], 1, a.gpus)
+                elif snapshot.requests[a.workload].in_pieces:
+                    gone.setdefault(pair, []).append(a.gpus)
             assert state(classified.kept(snapshot, counts)) == state(capacity)
+            assert _Place(snapshot, classified, counts).cards == gone, "what each held that may go home"
             some = [pair for pair, n in counts.items() if n < classified.stand[pair] and snapshot.requests[pair[0]].in_pieces]
             pieces.update(counts[pair] > 0 for pair in some)
     assert min(pieces[True], pieces[False]) > 5, "of some a part is kept, of others nobody"
@@ -249,6 +255,18 @@ def test_the_fewest_of_any_group_are_counted_from_those_that_have_any() -> None:
         }
 
 
+def copies(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts from now on how often a capacity is copied."""
+    whole, count = FreeCapacity.copy, Counter[str]()
+
+    def counted(self: FreeCapacity) -> FreeCapacity:
+        count["copies"] += 1
+        return whole(self)
+
+    monkeypatch.setattr(FreeCapacity, "copy", counted)
+    return count
+
+
 def test_the_capacity_is_not_copied_for_each_that_is_pending(monkeypatch: pytest.MonkeyPatch) -> None:
     """600 that wait and 60 that are not moved took a copy of the fleet for each pair: minutes, on a large one."""
     nodes: dict[str, dict[str, Any]] = {f"n{i:02}": {} for i in range(60)}
@@ -260,20 +278,12 @@ def test_the_capacity_is_not_copied_for_each_that_is_pending(monkeypatch: pytest
     capacity = capacity_of(snapshot, last)
     (empty,) = nodes.keys() - {one.node for one in last.allocations}
     capacity.take(snapshot.requests["small"], snapshot.nodes[empty], 1)
-    copies = 0
-    whole = FreeCapacity.copy
-
-    def counted(self: FreeCapacity) -> FreeCapacity:
-        nonlocal copies
-        copies += 1
-        return whole(self)
-
-    monkeypatch.setattr(FreeCapacity, "copy", counted)
+    copied = copies(monkeypatch)
     causes = Causes(capacity)
     for name in waits:
         reasons = {one.rule: one.text for one in causes.of(snapshot.requests[name])}
         assert reasons["immovable_stay"].startswith("f00 holds enough for it")
-    assert copies < 20
+    assert copied.total() < 20
 
 
 def test_nor_for_each_that_waits_beside_other_teams(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,19 +294,12 @@ def test_nor_for_each_that_waits_beside_other_teams(monkeypatch: pytest.MonkeyPa
     waits = {f"w{i:03}": {"user": f"u{1 + i % 3}", "each": {"gpus": 4, "vcpus": f"{1000 + i}m"}} for i in range(120)}
     last = solve(stack_of(nodes, run, teams=teams)).placement
     snapshot = with_shares(snapshot_of(stack_of(nodes, run | waits, teams=teams | {"t3": teams["t3"] | {"share": 2}}), last))
-    copies = 0
-    whole = FreeCapacity.copy
-
-    def counted(self: FreeCapacity) -> FreeCapacity:
-        nonlocal copies
-        copies += 1
-        return whole(self)
-
-    monkeypatch.setattr(FreeCapacity, "copy", counted)
+    copied = copies(monkeypatch)
     told = []
     for most, least in ((4, 3), (1, 100)):  # the fewer copies are held, the more often one is made
         monkeypatch.setattr(team_shares, "COPIES", most)
-        copies, causes = 0, Causes(capacity_of(snapshot, last))
+        copied.clear()
+        causes = Causes(capacity_of(snapshot, last))
         told.append({name: causes.of(snapshot.requests[name]) for name in waits})
-        assert least <= copies <= least + 20
+        assert least <= copied.total() <= least + 20
     assert told[0] == told[1] and all(any(one.rule == "share" for one in reasons) for reasons in told[0].values())

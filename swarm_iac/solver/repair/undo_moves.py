@@ -146,10 +146,13 @@ class _Place:
     def __init__(self, snapshot: Snapshot, classified: Classified, kept: Pairs) -> None:
         self.snapshot, self.counts, self.capacity = snapshot, Counter(kept), classified.kept(snapshot, kept)
         self.cards: dict[tuple[str, str], list[Held]] = {}
-        for pair in classified.stand - kept:
-            if snapshot.requests[pair[0]].in_pieces:
-                held = [a.gpus for a in classified.stay.values() if (a.workload, a.node) == pair]
-                self.cards[pair] = held[kept[pair] :]
+        left = Counter({pair: kept[pair] for pair in classified.stand - kept if snapshot.requests[pair[0]].in_pieces})
+        for a in classified.stay.values() if left else ():
+            pair = (a.workload, a.node)
+            if left.get(pair, 0):
+                left[pair] -= 1
+            elif pair in left:
+                self.cards.setdefault(pair, []).append(a.gpus)
 
     def put(self, name: str, node: str, count: int, *, home: bool = False) -> int:
         """Put up to `count` there; returns how many fit."""
