@@ -19,7 +19,7 @@ def main() -> None:
     from swarm_iac.printable import printable
 
     app = application("".join(sys.argv[1:2]))
-    _collect_rarely()
+    collect_rarely()
     failures.Printed.document = False
     try:
         if here:
@@ -56,7 +56,7 @@ def _silent() -> bool:
     return True
 
 
-def _collect_rarely() -> None:
+def collect_rarely() -> None:
     """Run the garbage collector after 200,000 new objects instead of 700: while a large stack is read it would scan all
     live objects again and again, a third of the time, and none of them is garbage.
     """

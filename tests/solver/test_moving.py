@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import sys
@@ -14,7 +15,8 @@ import pytest
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, solve_keeping
-from swarm_iac.solver.bounds.move_bound import Still, fewest_by_columns
+from swarm_iac.solver.bounds.move_bound import Still, _change, fewest_by_columns
+from swarm_iac.solver.columns.keeping import EPSILON, fewest_moves
 from swarm_iac.solver.decide.clearing import kept_first
 from swarm_iac.solver.decide.moves import moves_with_causes
 from swarm_iac.solver.repair.fewest_moves import moved
@@ -68,6 +70,41 @@ def test_columns_never_claim_more_than_the_fewest_and_mostly_find_it(part: int) 
         found["all"] += 1
     assert found["all"] > 2 * CASES / 3 and found["better"] > CASES / 6
     assert found["tight"] > 0.9 * found["all"] and found["best"] > 0.9 * found["better"], found
+
+
+def _pressed() -> tuple[Snapshot, Classified, Pairs]:
+    """Six replicas on each of four nodes, and a new one wants a node whole: five move to the others, and one stops."""
+    nodes = {f"n{i}": {"hardware": "h100"} for i in range(4)}
+    small, new = {"replicas": 24, "each": {"gpus": 1}}, {"each": {"gpus": 8}}
+    last = solve(stack_of(nodes, {"small": small | {"place": {"per_node": 6}}})).placement
+    snapshot = snapshot_of(stack_of(nodes, {"small": small, "new": new}), last)
+    after: Pairs = Counter({("new", "n0"): 1, ("small", "n1"): 8, ("small", "n2"): 8, ("small", "n3"): 7})
+    return snapshot, classify(snapshot), after
+
+
+@pytest.mark.engine
+def test_where_something_stops_a_bound_on_moves_is_looked_for_as_long_as_one_can_come() -> None:
+    """Who stops may leave its node too, and is no move: a bound of no more says nothing. It comes out as without an early end."""
+    cases = [_pressed()]
+    for _, stack, last, counts in _changes(range(3 * CASES)):
+        snapshot = snapshot_of(stack, last)
+        classified = classify(snapshot)
+        ran, placed = by_workload(classified.stand), by_workload(counts)
+        part = next((pair for pair in sorted(counts) if 1 < placed[pair[0]] <= ran[pair[0]]), None)
+        cases += [(snapshot, classified, counts - Counter({part: 1}))] if part else []
+    found: list[int] = []
+    ended = 0
+    for case in cases:
+        change = _change(*case)
+        stopped = change.stopped
+        whole, early = (
+            fewest_moves(change.problem, change.wanted, change.columns, rounds=40, beyond=beyond) for beyond in (0, stopped)
+        )
+        bound, sooner = (max(0, math.ceil(each.bound - stopped - EPSILON)) for each in (whole, early))
+        assert stopped and bound == sooner and early.moves is None and early.rounds <= whole.rounds
+        found.append(bound)
+        ended += early.rounds < whole.rounds
+    assert found[0] == 5 and len(found) > CASES and ended > CASES / 10, (found, ended)
 
 
 @pytest.mark.parametrize(

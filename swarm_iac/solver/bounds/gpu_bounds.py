@@ -339,11 +339,11 @@ def _problem(
 
 def away(snapshot: Snapshot) -> dict[str, int]:
     """How many of each workload may stay on nodes that are closed to it, where columns do not see it."""
+    known: dict[str, int] = snapshot.known(away)
     nodes = snapshot.nodes
-    return {
-        name: sum(
+    for name, request in snapshot.requests.items() if not known else ():
+        known[name] = sum(
             count for node, count in snapshot.home(name).items()
             if node in nodes and may_stay(request, nodes[node]) and not open_to(request, nodes[node])
-        )
-        for name, request in snapshot.requests.items()
-    }  # fmt: skip
+        )  # fmt: skip
+    return known

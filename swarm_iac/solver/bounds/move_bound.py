@@ -53,9 +53,10 @@ def fewest_by_columns(
     change = _change(snapshot, classified, counts)
     if stop.in_rounds(len(change.problem.kinds) for _ in change.problem.shapes) < 1:
         return Still(0, None, 0)  # a large fleet whose first round would take longer
-    found = fewest_moves(change.problem, change.wanted, change.columns, rounds=ROUNDS[effort], stop=stop)
-    least = max(0, math.ceil(found.bound - change.stopped - EPSILON))
-    if found.moves is None or change.stopped or found.moves >= moved(classified, counts):
+    stopped = change.stopped  # they leave their nodes as well, and are no moves
+    found = fewest_moves(change.problem, change.wanted, change.columns, rounds=ROUNDS[effort], stop=stop, beyond=stopped)
+    least = max(0, math.ceil(found.bound - stopped - EPSILON))
+    if found.moves is None or found.moves >= moved(classified, counts):
         return Still(least, None, found.rounds)
     left = [list(names) for names in change.nodes]
     carried: dict[str, Counter[int]] = {}

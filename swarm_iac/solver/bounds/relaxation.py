@@ -112,7 +112,7 @@ def relaxed_bound(
         model.maximize(cp_model.LinearExpr.weighted_sum(list(y.values()), values))
     linear = linear_bound(model, stop.stop)
     stop.spend(LINEAR * len(y))
-    if stop.stop():
+    if stop():
         return None if linear is None else int(linear + 1e-6)
     solver = one_worker(max(0.0, stop.left) * part if stop.left < float("inf") else 1.0)
     status = run(solver, model)

@@ -130,8 +130,12 @@ def fewest_moves(
     *,
     rounds: int,
     stop: TimeLimit = TimeLimit(),
+    beyond: int = 0,
 ) -> Stay:
-    """The bound after so many rounds of pricing, starting from columns that some placement has. Kinds are worth 0 here."""
+    """The bound after so many rounds of pricing, starting from columns that some placement has. Kinds are worth 0 here.
+
+    `beyond`: only a bound above so many is of use, and no plan of whole columns. It ends once none can come.
+    """
     program = _Program(problem, wanted)
     for shape, pattern in columns:
         program.add(shape, pattern)
@@ -141,6 +145,8 @@ def fewest_moves(
     state = Stay()
     with ThreadPoolExecutor(WORKERS) as pool:  # CP-SAT works outside Python's lock; the answers come back in order
         for state.rounds in range(1, rounds + 1):
+            if beyond and not mix.short and mix.value <= beyond + EPSILON:
+                break  # no bound is above what the program has, whose box can grow only where something is short
             prices = [smooth * a + (1 - smooth) * b for a, b in zip(centre, mix.prices, strict=True)]
             priced = list(pool.map(lambda pricer, now=prices: _priced(pricer, now, stop), pricers))
             bound = sum(a * b for a, b in zip(wanted, prices, strict=True))
@@ -168,7 +174,8 @@ def fewest_moves(
                 break
             elif not added:
                 smooth = 0.0 if smooth < 0.2 else smooth / 2
-    state.moves, state.plan = _whole(program, wanted, stop)
+    if not beyond:
+        state.moves, state.plan = _whole(program, wanted, stop)
     return state
 
 

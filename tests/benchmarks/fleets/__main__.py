@@ -8,12 +8,13 @@
 
 Each seed is a fleet, written as a stack file and read by the product, that is solved from nothing and then through K edits,
 each from the placement before. `--machines` is a number or a range, `5-60`. Every answer is judged by `limits`, by a checker
-written from docs/stack-file.md alone, and for changes that nothing asks for. Times are those of `solve()`. `--file` begins
-with that fleet, from nothing, and draws edits of it.
+written from docs/stack-file.md alone, and for changes that nothing asks for. Times are those of `solve()`, with the garbage
+collector as rare as in the command. `--file` begins with that fleet, from nothing, and draws edits of it.
 
 A seed gives the same fleet and edits whatever the solver answers. `--save` keeps each bad case as a stack file with its lock
-and a `case.json`, which `--replay` solves and judges again. `--rows` writes the solves of a fleet to a file as soon as it is done with, and a
-run that was ended goes on with the seeds that are not in it; `--table` prints the table of such files. The exit code is 1 after an error or a broken rule.
+and a `case.json`, which `--replay` solves and judges again. `--rows` writes the solves of a fleet to a file as soon as it is
+done with, and a run that was ended goes on with the seeds that are not in it; `--table` prints the table of such files. The
+exit code is 1 after an error or a broken rule.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
+from swarm_iac.cli.__main__ import collect_rarely
 from tests.benchmarks.fleets.case import Row, read, solved
 from tests.benchmarks.fleets.run import Order, rows_of, run
 from tests.benchmarks.fleets.table import bad, lines, summary
@@ -35,6 +37,7 @@ from tests.benchmarks.fleets.table import bad, lines, summary
 def main() -> int:
     """Run and print; the exit code."""
     asked = _parser().parse_args()
+    collect_rarely()
     rows: list[Row] = []
     try:
         for row in _asked(asked):
@@ -113,7 +116,7 @@ def _drawn(asked: argparse.Namespace) -> Iterator[Row]:
                 yield row
             keep(rows)
         return
-    with ProcessPoolExecutor(asked.jobs, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(asked.jobs, multiprocessing.get_context("spawn"), collect_rarely) as pool:
         for future in as_completed([pool.submit(rows_of, order) for order in orders]):
             keep(future.result())
             for row in future.result():
