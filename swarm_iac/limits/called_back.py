@@ -10,22 +10,31 @@ from swarm_iac.units import GpuCount
 
 
 def called_back(stack: Stack, before: Placement, after: Placement, one: Allocation, names: tuple[str, ...]) -> str:
-    """From which team a replica is called back for which, with the GPUs of both before and after; empty where it is not."""
+    """From which team a replica is called back for which, with the GPUs of both before and after; empty where it is not.
+
+    What ran on a node that is gone, lost or drained is held by nobody: a team that gets it elsewhere has as many as before.
+    """
     workload = stack.workloads[one.workload]
     others = [stack.workloads[name] for name in names]
     lent = stack.fair and stack.solve.reclaim and bool(one.gpus)
     if not lent or any(PRIORITIES[other.priority] > PRIORITIES[workload.priority] for other in others):
         return ""
     line = stack.teams_of(workload.user)[::-1]
+    held = before.model_copy(update={"allocations": tuple(each for each in before.going() if _stands(stack, each))})
     found: dict[str, str] = {}
     for name, other in zip(names, others, strict=True):
         for mine, team in zip(line, stack.teams_of(other.user)[::-1], strict=False):
             if mine != team:
-                gains = f"for {name} of team {team} ({_change(stack, before, after, team)})"
-                lost = f"called back from team {mine} ({_change(stack, before, after, mine)})"
+                gains = f"for {name} of team {team} ({_change(stack, held, after, team)})"
+                lost = f"called back from team {mine} ({_change(stack, held, after, mine)})"
                 found[lost] = f"{found[lost]} and {gains}" if lost in found else gains
                 break
     return " and ".join(f"{lost} {gains}" for lost, gains in found.items())
+
+
+def _stands(stack: Stack, one: Allocation) -> bool:
+    node = stack.nodes.get(one.node)
+    return node is not None and node.state not in ("drain", "lost")
 
 
 def _change(stack: Stack, before: Placement, after: Placement, team: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from swarm_iac.plan.show.causes import why_stopped
 from swarm_iac.solver import solve
 from tests.solver.fleets import stack_of
@@ -21,6 +23,19 @@ def test_a_plan_names_both_teams_and_what_they_hold_before_and_after() -> None:
     found = why_stopped(stack, before, solve(stack, before).placement)
     assert len(found) == 6
     assert set(found.values()) == {"called back from team text (8 → 2 GPUs) for see of team vision (0 → 6 GPUs)"}
+
+
+@pytest.mark.parametrize("gone", [{"b": {"state": "lost"}}, {"b": {"state": "drain"}}, {}])
+def test_a_team_that_lost_its_node_has_none_until_some_are_called_back(gone: dict[str, Any]) -> None:
+    """It had 4 and gets 2: beside what it lost that is more, and not fewer."""
+    nodes: dict[str, Any] = {"a": {}, "b": {}}
+    jobs = {"see": JOBS["see"] | {"replicas": 12}, "read": JOBS["read"] | {"replicas": 4}}
+    before = solve(stack_of(nodes, jobs, teams=TEAMS, solve={"reclaim": True})).placement
+    assert {one.workload for one in before.on("a")} == {"see"}
+    stack = stack_of({"a": {}} | gone, jobs, teams=TEAMS, solve={"reclaim": True})
+    found = why_stopped(stack, before, solve(stack, before).placement)
+    told = {text for text in found.values() if "called back" in text}
+    assert told == {"called back from team vision (8 → 6 GPUs) for read of team text (0 → 2 GPUs)"}
 
 
 def test_what_a_higher_priority_takes_is_preempted_and_not_called_back() -> None:
