@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -59,15 +60,7 @@ class Quantity(int):
         return cls(int(exact))
 
     def __str__(self) -> str:
-        best = next(iter(self.units))
-        for unit, size in self.units.items():
-            if size >= self.units[best] and self and int(self) % size == 0 and self._plain(unit):
-                best = unit
-        return f"{int(self) // self.units[best]} {best}".rstrip()
-
-    def _plain(self, unit: str) -> bool:
-        """Binary units are only written when no decimal one is exact beyond the base."""
-        return not (len(unit) > 1 and unit[1] == "i" and int(self) % 1000 == 0)
+        return _spelled(type(self), int(self))  # type: ignore[arg-type]  # mypy takes the __hash__ of values for that of the class
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"
@@ -162,6 +155,18 @@ class Seconds(Quantity):
     kind = "a duration"
     example = "10 min"
     units: ClassVar[dict[str, int]] = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+
+
+@lru_cache(maxsize=4096)
+def _spelled(kind: type[Quantity], amount: int) -> str:
+    """The shortest exact spelling. A lock of 10,000 allocations has few amounts, and writes each of them often."""
+    best = next(iter(kind.units))
+    for unit, size in kind.units.items():
+        # Binary units are only written when no decimal one is exact beyond the base.
+        binary = len(unit) > 1 and unit[1] == "i" and amount % 1000 == 0
+        if size >= kind.units[best] and amount and amount % size == 0 and not binary:
+            best = unit
+    return f"{amount // kind.units[best]} {best}".rstrip()
 
 
 class Thousandths(Quantity):

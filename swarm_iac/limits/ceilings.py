@@ -167,22 +167,25 @@ def usage(
     *,
     teams: bool = False,
     models: Iterable[str] = (),
+    limited: bool = False,
 ) -> tuple[Usage, ...]:
     """What is used of every ceiling, by level, then name, then resource. Users and nodes without allocations count too.
 
     Teams are among them where any has limits; with `teams`, in any case. GPU models are where any limit names them; `models`
-    in any case.
+    in any case. `limited`: only what has a limit.
     """
     placed = PlacementIndex(stack, placement, today, frozenset())
     rows: list[Usage] = []
     every = sorted({*gpu_models.limited_models(stack), *models})
 
     def add(level: str, subject: str, ones: list[Allocation], ceiling: Ceiling) -> None:
-        rows.extend(_rows(level, subject, ones, ceiling))
+        rows.extend(_rows(level, subject, ones, ceiling, limited=limited))
         used = gpu_models.held_of(stack, ones) if every else {}
         for model in every:
             most = ceiling.gpus_by_model.get(model)
             limit = None if most is None else int(most)
+            if limited and limit is None:
+                continue
             rows.append(
                 Usage(level=level, subject=subject, resource=f"{BY_MODEL}.{model}", used=used.get(model, 0), ceiling=limit)
             )
@@ -193,14 +196,17 @@ def usage(
     for team in sorted(held):
         add("team", team, held[team], _of_team(stack, team, today))
     for node in sorted(stack.nodes):
-        rows += _rows("node", node, placed.by_node.get(node, []), stack.limits.node)
+        rows += _rows("node", node, placed.by_node.get(node, []), stack.limits.node, limited=limited)
     add("cluster", stack.fleet, placed.known, stack.limits.cluster)
     return tuple(rows)
 
 
-def _rows(level: str, subject: str, ones: list[Allocation], ceiling: NodeCeiling) -> Iterator[Usage]:
-    for resource, used in totals(ones).items():
-        yield Usage(level=level, subject=subject, resource=resource, used=used, ceiling=ceiling.limit(resource))
+def _rows(level: str, subject: str, ones: list[Allocation], ceiling: NodeCeiling, *, limited: bool) -> Iterator[Usage]:
+    most = {resource: ceiling.limit(resource) for resource in LIMITS}
+    shown = [resource for resource in LIMITS if most[resource] is not None] if limited else [*LIMITS]
+    used = totals(ones) if shown else {}
+    for resource in shown:
+        yield Usage(level=level, subject=subject, resource=resource, used=used[resource], ceiling=most[resource])
 
 
 def _over(

@@ -577,3 +577,12 @@ def test_usage_counts_users_nodes_and_the_cluster() -> None:
     assert rows["cluster", "lab", "bandwidth"].used_text == "2 Gbit/s"
     assert rows["user", "bo", "vcpus"].used == 0
     assert rows["cluster", "lab", "vcpus"].ceiling_text == ""
+
+
+def test_usage_of_what_is_limited_is_the_part_of_it_that_has_a_ceiling() -> None:
+    limits = {"user": {"gpus": 16, "gpus_by_model": {"H100": 2}}, "node": {"memory": "1 TB"}, "cluster": {"vcpus": 900}}
+    of = stack(limits=limits)
+    placed = Placement(allocations=pair(of))
+    found = usage(of, placed, limited=True)
+    assert found == tuple(row for row in usage(of, placed) if row.ceiling is not None)
+    assert {row.level for row in found} == {"user", "node", "cluster"}

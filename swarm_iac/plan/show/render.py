@@ -313,16 +313,16 @@ def _because(one: Waiting, start: str = "") -> str:
     return "\n".join([*lines, *filter(None, (one.nodes, start))])
 
 
-def _usages(context: Context) -> list[tuple[Usage, Usage]]:
+def _usages(context: Context, *, limited: bool = False) -> list[tuple[Usage, Usage]]:
     """Each ceiling before and after; before with today's limits, so the two compare."""
-    before = {(one.level, one.subject, one.resource): one for one in usage(context.stack, context.before, context.today)}
-    return [(before[one.level, one.subject, one.resource], one) for one in usage(context.stack, context.after, context.today)]
+    both = (usage(context.stack, one, context.today, limited=limited) for one in (context.before, context.after))
+    return list(zip(*both, strict=True))
 
 
 def _limits(context: Context) -> Rows:
     """The cluster, and every user or node whose use changes or is above its ceiling."""
     table = Rows(("limit of", "resource", "before", "after", "ceiling"))
-    for before, after in _usages(context):
+    for before, after in _usages(context, limited=True):
         if after.ceiling is None or not (before.used or after.used):
             continue
         if after.level == "cluster" or before.used != after.used or after.used > after.ceiling:
