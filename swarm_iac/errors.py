@@ -13,6 +13,7 @@ SwarmError                  has a message, a hint, and perhaps a place
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -47,6 +48,23 @@ class Problem:
         return f"{head}\n  hint: {self.hint}" if self.hint else head
 
 
+#: Of more than so many that say the same of different places, only the first is told whole.
+ALIKE = 3
+
+
+def told(problems: Iterable[Problem]) -> tuple[str, ...]:
+    """Each in words; where many say the same, the first of them, how many more there are, and where the last is."""
+    alike: dict[tuple[str, str], list[Problem]] = {}
+    for one in problems:
+        alike.setdefault((one.message, one.hint), []).append(one)
+    every = []
+    for ones in alike.values():
+        first, last = ones[0], ones[-1]
+        more = f"\n  and {len(ones) - 1} more like it, the last at {last.place}{f': {last.path}' * bool(last.path)}"
+        every += [(first, f"{first}{more}")] if len(ones) > ALIKE else [(one, str(one)) for one in ones]
+    return tuple(text for _, text in sorted(every))
+
+
 class SwarmError(Exception):
     """Base of everything this package raises on purpose. `exit_code`: of the command line."""
 
@@ -64,13 +82,13 @@ class SwarmError(Exception):
 
 
 class StackFileError(SwarmError):
-    """All problems of one reading, in the order of the file."""
+    """All problems of one reading, in the order of the file. Its text tells many that are alike once."""
 
     exit_code = 2
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         self.problems = tuple(sorted(problems))
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        super().__init__("\n".join(told(self.problems)))
 
 
 class Refused(SwarmError):

@@ -6,6 +6,8 @@ import datetime
 
 import pytest
 
+from swarm_iac import errors
+from swarm_iac.errors import StackFileError
 from swarm_iac.stackfile.checks.warnings import doubts
 from swarm_iac.stackfile.load import loads
 from tests.cli.typed import ROOT
@@ -167,3 +169,32 @@ workloads:
     assert "add hardware.h.disk_read" in one
     assert told(text.replace("100..500", "500")) == []
     assert told(text.replace("disk: /dev/sdb", "disk: /dev/sdb, disk_read: 1 GB/s")) == []
+
+
+def _racks(count: int, hardware: str = "h") -> str:
+    """As many racks, each with a budget that bounds nothing."""
+    racks = [f"  r{n}: {{power: 40 kW}}" for n in range(count)]
+    nodes = [f'  n{n}: {{hardware: {hardware}, rack: r{n}, ssh: "root@{{name}}"}}' for n in range(count)]
+    hardware = "hardware: {h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB}}"
+    return "\n".join(("fleet: lab", hardware, "racks:", *racks, "nodes:", *nodes)) + "\n"
+
+
+@pytest.mark.parametrize(("count", "lines"), [(3, 3), (4, 1), (90, 1)])
+def test_a_warning_of_many_places_is_told_once(count: int, lines: int) -> None:
+    """Twenty racks without caps said the same forty lines long."""
+    found = doubts(loads(_racks(count), "lab.yaml", today=TODAY), TODAY)
+    words = errors.told(found)
+    assert (len(found), len(words)) == (count, lines)
+    assert words[0].startswith("lab.yaml:4:15: racks.r0.power: bounds nothing")
+    if lines == 1:
+        last = f"the last at lab.yaml:{3 + count}:{15 if count <= 10 else 16}: racks.r{count - 1}.power"
+        assert words[0].endswith(f"\n  and {count - 1} more like it, {last}")
+
+
+def test_a_mistake_in_every_node_is_told_once_and_counted() -> None:
+    with pytest.raises(StackFileError) as caught:
+        loads(_racks(200, "hh"), "lab.yaml", today=TODAY)
+    assert len(caught.value.problems) == 200  # `--json` has all of them
+    text = str(caught.value)
+    assert text.startswith("lab.yaml:205:18: nodes.n0.hardware: ") and "\n  and 199 more like it, " in text
+    assert text.endswith(": nodes.n199.hardware") and text.count("\n") == 2

@@ -32,7 +32,7 @@ def validate(
 
     Examples: swarm validate; swarm validate lab; swarm validate stacks/*.yaml
     """
-    from swarm_iac.errors import Problem, StackFileError
+    from swarm_iac.errors import Problem, StackFileError, told
     from swarm_iac.stackfile import load
     from swarm_iac.stackfile.checks.warnings import doubts
 
@@ -49,7 +49,7 @@ def validate(
         found = doubts(loaded, datetime.date.today())
         warnings += found
         if not json:
-            for one in found:
+            for one in told(found):
                 say(f"warning: {one}")
             stack = loaded.stack
             nodes, workloads = pluralize(len(stack.nodes), "node"), pluralize(len(stack.workloads), "workload")

@@ -12,7 +12,7 @@ from swarm_iac.cli.decisions.start_times import starts as pending_starts
 from swarm_iac.cli.engine import options
 from swarm_iac.cli.machines import lock_records, state_file
 from swarm_iac.decision import Decision, request, with_live
-from swarm_iac.errors import Refused
+from swarm_iac.errors import Refused, told
 from swarm_iac.live.layer import Grant, Layer
 from swarm_iac.live.overlay import Overlay, sentences
 from swarm_iac.model.placement import Placement
@@ -156,7 +156,7 @@ def _doubts(decision: Decision, today: datetime.date) -> tuple[str, ...]:
     from swarm_iac.stackfile import Loaded
     from swarm_iac.stackfile.checks.warnings import doubts
 
-    return tuple(str(one) for one in doubts(Loaded(decision.stack, decision.source), today))
+    return told(doubts(Loaded(decision.stack, decision.source), today))
 
 
 def _warned(plan: Plan, more: tuple[str, ...]) -> Plan:
