@@ -11,10 +11,12 @@ from swarm_iac.model.placement import Goal, Placement, Proof, Reason, Unplaced
 from swarm_iac.model.settings import Tuning
 from swarm_iac.model.stack import Ceiling, Limits, Node
 from swarm_iac.model.state import LedgerHead, Observed
+from swarm_iac.model.step import Plan
 from swarm_iac.model.workload import Run
 from swarm_iac.plan import desired, steps
 from swarm_iac.plan.show.markdown import MOST, markdown
 from swarm_iac.plan.show.render import Context, as_json, text
+from swarm_iac.plan.show.unreachable import warnings
 from swarm_iac.units import Bytes
 from tests.plan.test_desired import PLACEMENT, allocation, stack
 
@@ -71,6 +73,29 @@ def test_a_fleet_that_does_not_answer_is_not_called_as_desired() -> None:
     unreachable = {name: Observed(node=name, error="no route") for name in wanted}
     assert "Nothing to change" not in markdown(steps(unreachable, wanted), context)
     assert markdown(steps(unreachable, wanted), context).startswith("**No node answered")
+    assert context.summary(steps(unreachable, wanted)).line() == "17 steps deferred, 3 nodes unreachable, 1 pending"
+    unread = Plan(warnings=("unreachable: n1: no route", "other: n2: no route"))
+    assert context.summary(unread).line() == "nothing known to change, 1 node unreachable, 1 pending"
+
+
+def test_many_nodes_of_which_the_same_was_heard_are_one_line() -> None:
+    """Three without a name, one that refuses, and one with another key: only what differs but for names is told by itself."""
+    names = ["a1", "a2", "a3", "b", "c7"]
+    heard = {
+        **{name: f"ssh: Could not resolve hostname {name}.lab: Name or service not known" for name in names[:3]},
+        "b": "ssh: connect to host 10.0.0.4 port 22: Connection refused",
+        "c7": "its host key is not the one on record",
+    }
+    fleet = stack().model_copy(update={"nodes": {one: Node(name=one, hardware="h", ssh=f"root@{one}.lab:22") for one in names}})
+    plan = Plan(warnings=("before", *(f"unreachable: {name}: {heard[name]}" for name in names), "after"))
+    assert [*warnings(plan, fleet)] == [
+        "before",
+        f"unreachable: a[1-3] (3 nodes); a1: {heard['a1']}",
+        f"unreachable: b: {heard['b']}",
+        f"unreachable: c7: {heard['c7']}",
+        "after",
+    ]
+    assert as_json(plan, scene()[0])["warnings"] == list(plan.warnings)
 
 
 def tables(text: str) -> list[list[str]]:
@@ -115,7 +140,7 @@ def test_markdown_of_a_large_plan_fits_a_comment() -> None:
     tuning = {f"t{i}": Tuning(swappiness=i % 200, sysctl={"vm.dirty_bytes": str(i)}) for i in range(400)}
     nodes = {f"m{i}": Node(name=f"m{i}", hardware="big", tuning=f"t{i}", ssh=f"root@m{i}") for i in range(400)}
     asked = stack().model_copy(update={"nodes": nodes, "tuning": tuning})
-    seen = {name: Observed(node=name, error="no route to host") for name in list(nodes)[:200]}
+    seen = {name: Observed(node=name, error=f"no route to host{'.' * i}") for i, name in enumerate(list(nodes)[:200])}
     shown = markdown(steps(seen, desired(asked, Placement())), Context(asked, Placement(), Placement()))
     assert shown.count("\n… and ") == 2 and len(tables(shown)) <= 1 + MOST
     assert len(shown) < 65_536

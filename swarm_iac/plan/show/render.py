@@ -26,6 +26,7 @@ from swarm_iac.plan.show.alike import merged
 from swarm_iac.plan.show.causes import why_moved, why_stopped
 from swarm_iac.plan.show.section import Rows, Section
 from swarm_iac.plan.show.summary import Summary, given_up, pending, summary
+from swarm_iac.plan.show.unreachable import unreachable, warnings
 from swarm_iac.plan.show.wave_rows import waves
 from swarm_iac.plan.state import cpulist, format
 from swarm_iac.printable import printable
@@ -86,13 +87,13 @@ def nothing(plan: Plan, stack: Stack, offline: str = "") -> tuple[str, str]:
             f"Nothing to change against {offline}; no machine was asked, so commands and settings are not compared.",
             "yellow",
         )
-    unreachable = sum(warning.startswith("unreachable: ") for warning in plan.warnings)
+    silent = len(unreachable(plan))
     asked = sum(node.state != "lost" for node in stack.nodes.values())
-    if unreachable and unreachable >= asked:
+    if silent and silent >= asked:
         return "No node answered, so nobody knows what would change; --offline plans from the lock file.", "yellow"
     if plan.deferred:
         return "Nothing that can be changed now.", "yellow"
-    return "Nothing to change: every node that answered is as desired.", "yellow" if unreachable else "green"
+    return "Nothing to change: every node that answered is as desired.", "yellow" if silent else "green"
 
 
 def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
@@ -115,7 +116,7 @@ def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
         Section("Power limits that a power budget lowers", rows=_power(plan, context)),
         Section("What it costs per hour", costs),
         _bound(context.proof, context.stack),
-        Section("Warnings", printable("\n".join(plan.warnings)), style="yellow"),
+        Section("Warnings", printable("\n".join(warnings(plan, context.stack))), style="yellow"),
     )
     return tuple(section for section in every if section.words or (section.rows and section.rows.cells))
 

@@ -8,6 +8,7 @@ from swarm_iac.model.base import Value
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.step import Plan, Step, Verb
+from swarm_iac.plan.show.unreachable import unreachable
 from swarm_iac.pluralize import pluralize
 from swarm_iac.printable import printable
 from swarm_iac.ranges import natural
@@ -31,6 +32,7 @@ class Summary(Value):
     configure: tuple[str, ...] = ()
     restore: tuple[str, ...] = ()
     deferred: int = 0
+    unreachable: int = 0
     pending: int = 0
 
     @property
@@ -49,6 +51,7 @@ class Summary(Value):
 
     def _told(self, words: tuple[str, ...], stops: str) -> str:
         nothing, start, move, restart, stop, change, configure, restore = words
+        nothing = nothing.replace("nothing to", "nothing known to") if self.unreachable else nothing
         parts = [
             "" if self.changes else nothing,
             f"{len(self.start)} {start}" if self.start else "",
@@ -60,6 +63,7 @@ class Summary(Value):
             f"{pluralize(len(self.configure), 'node')} {configure}" if self.configure else "",
             f"{pluralize(len(self.restore), 'node')} {restore}" if self.restore else "",
             f"{pluralize(self.deferred, 'step')} deferred" if self.deferred else "",
+            f"{pluralize(self.unreachable, 'node')} unreachable" if self.unreachable else "",
             f"{self.pending} pending" if self.pending else "",
         ]
         return printable(", ".join(filter(None, parts)))
@@ -108,7 +112,7 @@ def summary(plan: Plan, stops: Mapping[str, str], pending: int) -> Summary:
         restart=tuple(sorted(restart, key=natural)),
         stop={name: stops.get(name) or stop[name] or "no longer wanted" for name in sorted(stop, key=natural)},
         change=tuple(sorted(rest, key=natural)), configure=tuple(sorted(nodes.keys() - given)), restore=tuple(sorted(given)),
-        deferred=len(plan.deferred), pending=pending,
+        deferred=len(plan.deferred), unreachable=len(unreachable(plan)), pending=pending,
     )  # fmt: skip
 
 
