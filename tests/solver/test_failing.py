@@ -30,7 +30,13 @@ from tests.solver.test_oracle import HARDWARE
 pytestmark = pytest.mark.engine
 
 #: What a CP-SAT solve may end with besides an answer; an exception is what its wrapper may raise.
-STATUSES = (cp_model.UNKNOWN, cp_model.INFEASIBLE, cp_model.MODEL_INVALID, RuntimeError("no answer"))
+STATUSES = (
+    cp_model.UNKNOWN,
+    cp_model.INFEASIBLE,
+    cp_model.MODEL_INVALID,
+    RuntimeError("no answer"),
+    IndexError("absl::btree_map::at"),
+)
 #: Likewise of MathOpt; AttributeError is what its wrapper raised where GLOP ended abnormally.
 REASONS = (
     *(one for one in mathopt.TerminationReason if one is not mathopt.TerminationReason.OPTIMAL),
