@@ -30,8 +30,8 @@ __all__ = ["SEED", "cp_model", "ended_by", "known_bound", "one_worker", "run", "
 SEED = 7
 #: How often somebody looks whether a search is to end. [s]
 _LOOK = 0.1
-#: What the binding raises for exceptions of C++: of OR-Tools's own defects a lookup past the end of a map (IndexError) was seen,
-#: in one of 3,000 solves of drawn fleets, with a sound model.
+#: What the binding raises for exceptions of C++. Of 3,000 solves of drawn fleets one, of a sound model, ended in an
+#: IndexError: a lookup past the end of a map.
 RAISED = (RuntimeError, ValueError, OverflowError, IndexError, MemoryError)
 #: What CP-SAT says of an objective that nothing bounds.
 UNBOUNDED = 2.0**62

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import resource
 import time
 import traceback
@@ -52,6 +53,7 @@ def solved(case: Case, label: Row, *, twice: bool = False, proven: bool = False)
 
     `twice`: is it the same again? `proven`: where a gap is left, how large is it beside what a thorough search proves?
     """
+    gc.collect()  # what the solves before it left is none of its memory
     begin, burnt = time.monotonic(), time.process_time()
     try:
         stack, solution = solve_keeping(case.stack, case.last, today=case.today)
