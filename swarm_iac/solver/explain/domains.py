@@ -41,7 +41,7 @@ def by_domain(
     """
     free = capacity.free[host.name]
     need = tuple(0 if i in (GPUS, CORES, MEMORY) and each > free[i] else each for i, each in enumerate(request.need))
-    share = WHOLE if request.shared and capacity.shares(request, host.name) < 1 else request.share
+    share = WHOLE if request.shared and capacity.shares(request, host.name, 1) < 1 else request.share
     asked = request.single if rule == NUMA_RULE else request.linked
     if not asked or not numa_node_suffices(request, host) or (rule == LINK_RULE and not linked_gpus_suffice(request, host)):
         return ENDLESS

@@ -117,12 +117,8 @@ class CutCards:
 
     def most(self, name: str, each: int, empty: int, limit: int) -> int:
         """How many more replicas with so many instances of a profile fit beside all that, and on so many empty cards."""
-        room, found = self.opened + max(0, empty), 0
-        while found < limit:
-            if new_cards(self.kind, self.fixed.values(), self.loose + Counter({name: (found + 1) * each})) > room:
-                break
-            found += 1
-        return found
+        loose = tuple(sorted((name, count) for name, count in self.loose.items() if count > 0))
+        return _most(self.kind, tuple(sorted(self.fixed.values())), loose, (name, each), max(0, empty), limit)
 
     def fits(self, devices: Held, empty: int) -> bool:
         """Can these positions be taken, with the rest of what is there beside them?"""
@@ -140,6 +136,23 @@ class CutCards:
                 del self.fixed[one.index]
 
 
+#: Profile and number of instances of one replica.
+Size = tuple[str, int]
+
+
+@lru_cache(maxsize=1 << 14)  # most nodes of a large fleet are cut like some others
+def _most(
+    kind: CardKind, cards: tuple[int, ...], loose: tuple[tuple[str, int], ...], size: Size, empty: int, limit: int
+) -> int:
+    room, found = new_cards(kind, cards, dict(loose)) + empty, 0
+    name, each = size
+    while found < limit:
+        if new_cards(kind, cards, Counter(dict(loose)) + Counter({name: (found + 1) * each})) > room:
+            break
+        found += 1
+    return found
+
+
 def with_devices(fixed: Mapping[int, int], devices: Held) -> dict[int, int] | None:
     """The masks with these instances as well; None where something lies there."""
     found = dict(fixed)
@@ -148,10 +161,6 @@ def with_devices(fixed: Mapping[int, int], devices: Held) -> dict[int, int] | No
             return None
         found[one.index] = found.get(one.index, 0) | mask_of(one)
     return found
-
-
-#: Profile and number of instances of one replica.
-Size = tuple[str, int]
 
 
 def keeping(

@@ -14,9 +14,10 @@ class AtLeast:
     def __init__(self, capacity: FreeCapacity, request: WorkloadRequest, of_models: dict[str, int]) -> None:
         """`of_models`: what limits on GPU models leave of each; it is used up here."""
         self.capacity, self.request, self.of_models = capacity, request, of_models
+        self.together = request.together  # not kept there, and asked for each node
         sites = any(group.level == "site" and group.each is not None for group in request.groups)
-        self.unknown = sites or request.together == "site" or bool(request.even or request.between)
-        self.unknown = self.unknown or bool(request.together and of_models)
+        self.unknown = sites or self.together == "site" or bool(request.even or request.between)
+        self.unknown = self.unknown or bool(self.together and of_models)
         self.each = min((g.each for g in request.groups if g.each is not None and g.level == "rack"), default=ENDLESS)
         self.found: Counter[str] = Counter()
         self.watts: dict[str, int] = {}  # of one replica on the first node of each rack
@@ -26,7 +27,7 @@ class AtLeast:
         """One more node, which takes so many by itself. Returns how many have a place in all."""
         if self.unknown:
             return 0
-        request, rack = self.request, group_of(host, "node" if self.request.together == "node" else "rack")
+        request, rack = self.request, group_of(host, "node" if self.together == "node" else "rack")
         if self.watts.setdefault(rack, host.power_of(request)) == host.power_of(request):
             room = self.capacity.by_rack(request, host) - self.found[rack]
             if self.each < ENDLESS and self.found[rack]:  # who stands in the rack already counts as well
@@ -35,5 +36,5 @@ class AtLeast:
             if host.model in self.of_models:
                 self.of_models[host.model] -= more
             self.found[rack] += more
-            self.total = max(self.total, self.found[rack]) if request.together else self.total + more
+            self.total = max(self.total, self.found[rack]) if self.together else self.total + more
         return self.total

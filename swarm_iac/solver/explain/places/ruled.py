@@ -76,7 +76,8 @@ class Ruled:
         if request.power is not None:
             self._cap(NODE_RULES[SUPPLY], self.table.by_supply(request))
         if request.in_pieces:
-            self._cap(GPU_RULE, [capacity.shares(request, host.name) for host in self.nodes])
+            limit = max(1, self._missing)  # more than these are as good as these
+            self._cap(GPU_RULE, [capacity.shares(request, host.name, limit) for host in self.nodes])
         self._of_domains = [rule for rule in DOMAINS if (request.single if rule == NUMA_RULE else request.linked)]
         self._smaller = Smaller()
         self._domains: dict[tuple[str, str | int], int] = {}  # by rule and node, or kind of nodes on which nothing stands
