@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 
 from swarm_iac.model import growth
 from swarm_iac.model.placement import Allocation, Growing, Placement, Reason, Unplaced, Waiting
 from swarm_iac.model.resources.table import held_of
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver.decide.solve import solve
+from swarm_iac.solver.decide.solve import unexplained
+from swarm_iac.solver.decide.unexplained import Unexplained
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.conflict import GANG, Causes, capacity_of, conflict
 from swarm_iac.solver.explain.lacking import code, lacking
@@ -84,22 +86,24 @@ def _only_more(last: Placement, before: Placement, after: Placement) -> bool:
 def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: Watch | None) -> tuple[Stack, Solution]:
     sizes = _sizes(stack, last)
 
-    def tried(names: Collection[str], *, trial: bool) -> Solution:
-        return solve(_at_sizes(stack, {name: sizes[name] for name in names}), last, today=today, watch=watch, trial=trial)
+    def tried(names: Collection[str], *, trial: bool) -> Unexplained:
+        now = _at_sizes(stack, {name: sizes[name] for name in names})
+        return unexplained(now, last, today=today, watch=watch, trial=trial)
 
     found = tried((), trial=bool(sizes))
     if not sizes or not _lost(found, last):
-        return stack, found
+        return stack, found.explained()
     base = tried(sizes, trial=False)
     floor = _by_priority(stack, _lost(base, last))
 
-    def loses_more(other: Solution) -> bool:
+    def loses_more(other: Unexplained) -> bool:
         return any(count > floor[priority] for priority, count in _by_priority(stack, _lost(other, last)).items())
 
-    waits: dict[str, Unplaced] = {}
+    waits: dict[str, Callable[[], Waiting]] = {}
     tries = 0
     while loses_more(found):
-        fresh = {one.workload: one for one, _ in _lost(found, last) if one.workload in sizes.keys() - waits.keys()}
+        gone = (one for one, _ in _lost(found, last) if one.workload in sizes.keys() - waits.keys())
+        fresh = {one.workload: partial(found.why, one) for one in gone}
         if not fresh or tries == TRIES:
             break
         waits |= fresh
@@ -108,19 +112,20 @@ def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: 
     if _lost(found, last) and not loses_more(found):
         found = tried(waits, trial=False)  # what it stops is followed
     if loses_more(found):
-        waits, found = {name: waits.get(name) or _pushing(name) for name in sizes}, base
-    stand = {one.workload for one in found.placement.going()}
+        waits, found = {name: waits.get(name) or partial(_pushing, name) for name in sizes}, base
+    stand = {one.workload for one in found.solution.placement.going()}
     # What has no place at its old size either asks for what is written.
     waits = {name: why for name, why in waits.items() if name in stand}
+    told = found.explained()
     if not waits:
-        return stack, found
+        return stack, told
     now = _at_sizes(stack, {name: sizes[name] for name in waits})
     growing = tuple(
-        (beside(stack, now, found.placement, name, today) if turn < SEEN else None) or _as_named(name, why)
-        for turn, (name, why) in enumerate(sorted(waits.items()))
+        (beside(stack, now, told.placement, name, today) if turn < SEEN else None) or _as_named(name, waits[name]())
+        for turn, name in enumerate(sorted(waits))
     )
-    placement = growth.with_sizes(stack, found.placement.model_copy(update={"growing": growing}))
-    return now, found.model_copy(update={"placement": placement})
+    placement = growth.with_sizes(stack, told.placement.model_copy(update={"growing": growing}))
+    return now, told.model_copy(update={"placement": placement})
 
 
 def _as_named(name: str, why: Waiting) -> Growing:
@@ -197,10 +202,10 @@ def _sizes(stack: Stack, last: Placement) -> Sizes:
     return found
 
 
-def _lost(found: Solution, last: Placement) -> list[tuple[Unplaced, int]]:
+def _lost(found: Unexplained, last: Placement) -> list[tuple[Unplaced, int]]:
     """Workloads of which something that ran has no place, and how many replicas of each."""
     ran = {one.name for one in last.allocations}
-    counts = [(gone, sum(f"{gone.workload}-{i}" in ran for i in gone.missing)) for gone in found.placement.unplaced]
+    counts = [(gone, sum(f"{gone.workload}-{i}" in ran for i in gone.missing)) for gone in found.solution.placement.unplaced]
     return [(gone, count) for gone, count in counts if count]
 
 

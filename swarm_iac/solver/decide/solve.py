@@ -22,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 
-from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Reason, Unplaced
+from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Unplaced
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.backend.cpsat import SEED
 from swarm_iac.solver.backend.linear import listening
@@ -40,6 +40,7 @@ from swarm_iac.solver.decide.large import goals as goals_of_large
 from swarm_iac.solver.decide.moves import moves_with_causes
 from swarm_iac.solver.decide.proofs import preferences, still_bounded, with_failures
 from swarm_iac.solver.decide.small import complete, decided
+from swarm_iac.solver.decide.unexplained import Unexplained
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import (
     BOUNDS,
@@ -56,8 +57,6 @@ from swarm_iac.solver.exact.effort import (
 )
 from swarm_iac.solver.exact.search import EFFORT, Found
 from swarm_iac.solver.exact.watch import Watch, goals_of
-from swarm_iac.solver.explain.conflict import Causes, capacity_of
-from swarm_iac.solver.explain.lacking import code, lacking
 from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.fewest_moves import moves_goal
@@ -74,14 +73,10 @@ from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload, classify, fixed_by, full_task, repair_task
 from swarm_iac.solver.snapshot.value import total
-from swarm_iac.solver.solution import Solution, digest
+from swarm_iac.solver.solution import Solution
 
 #: The digest in a proof whose placement may still change.
 UNSIGNED = ""
-#: After a search that was ended by hand so many reasons are looked for; the others say so.
-SEEN = 20
-#: For so many workloads nodes are counted: that looks at every node each time.
-COUNTED = 100
 
 
 @dataclass(frozen=True)
@@ -99,7 +94,6 @@ class Scale:
 
 
 SCALE = Scale()
-UNSEEN = Reason(rule="effort", text="the search was ended before the reason was looked for", path="solve.effort")
 
 
 def solve(
@@ -122,6 +116,22 @@ def solve(
     followed where it stops something, so it is not searched again for what need not stop.
     Pure: the same arguments give the same answer.
     """
+    found = unexplained(stack, last, repair=repair, moves=moves, today=today, watch=watch, scale=scale, trial=trial)
+    return found.explained() if reasons else found.bare()
+
+
+def unexplained(
+    stack: Stack,
+    last: Placement = Placement(),
+    *,
+    repair: bool = True,
+    moves: int | None = None,
+    today: datetime.date | None = None,
+    watch: Watch | None = None,
+    scale: Scale = SCALE,
+    trial: bool = False,
+) -> Unexplained:
+    """The same before anybody looks for the reasons of what is pending: on a large fleet those are a third of the time."""
     watch = watch or Watch()
     watch.phase("reading the fleet")
     whole = snapshot_of(stack, last, today)
@@ -139,23 +149,7 @@ def solve(
             found = _on_one(snapshot, classified, most, found, watch)
         except Exception as error:
             found = _on_one(snapshot, classified, most, rescued(snapshot, classified, most, error, watch), watch)
-    found = with_failures(found, failures)
-    # What cannot bind now may do so when a rule is given up, so reasons look at all ceilings.
-    return _signed(_with_ends(_reasoned(found, whole, watch, large=large) if reasons else found, whole))
-
-
-def _with_ends(solution: Solution, snapshot: Snapshot) -> Solution:
-    """With the jobs that finished, about which nothing was decided."""
-    if not snapshot.ended:
-        return solution
-    allocations = sorted((*solution.placement.allocations, *snapshot.ended), key=lambda a: a.name)
-    return solution.model_copy(update={"placement": solution.placement.model_copy(update={"allocations": tuple(allocations)})})
-
-
-def _signed(solution: Solution) -> Solution:
-    """With the digest of the placement in its proof: once, since that of 10,000 allocations takes 0.15 s."""
-    proof = solution.proof.model_copy(update={"placement": digest(solution.placement)})
-    return solution.model_copy(update={"proof": proof})
+    return Unexplained(with_failures(found, failures), whole, watch, large)
 
 
 def _whole(snapshot: Snapshot, classified: Classified, found: Solution, watch: Watch) -> Solution:
@@ -358,21 +352,6 @@ def _missing(snapshot: Snapshot, request: WorkloadRequest, placed: set[int]) -> 
     ran = [a.index for a in snapshot.running.get(request.name, ()) if a.index not in placed]
     fresh = [i for i in snapshot.numbers(request) if i not in placed and i not in ran]
     return tuple(sorted((ran + fresh)[: max(0, request.wanted - len(placed))]))
-
-
-def _reasoned(solution: Solution, snapshot: Snapshot, watch: Watch, *, large: bool) -> Solution:
-    """With the reasons of what is pending; where the search was ended by hand of SEEN workloads, of a large fleet of none."""
-    if not solution.placement.unplaced:
-        return solution
-    watch.phase("finding the reasons of what is pending")
-    causes = Causes(capacity_of(snapshot, solution.placement))
-    shown: list[Unplaced] = []
-    for gone in solution.placement.unplaced:
-        request = snapshot.requests[gone.workload]
-        reasons = (UNSEEN,) if watch.stopped and (large or len(shown) >= SEEN) else causes.of(request)
-        nodes = lacking(causes.seen(request), request) if len(shown) < COUNTED and not watch.stopped else ""
-        shown.append(gone.model_copy(update={"reasons": reasons, "code": code(reasons), "nodes": nodes}))
-    return solution.model_copy(update={"placement": solution.placement.model_copy(update={"unplaced": tuple(shown)})})
 
 
 def _proof(stack: Stack, found: Found, *, cut: bool, stopped: bool) -> Proof:
