@@ -18,7 +18,6 @@ from swarm_iac.model.placement import Allocation, Growing, Placement, Reason, Un
 from swarm_iac.model.resources.table import held_of
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.decide.solve import unexplained
-from swarm_iac.solver.decide.unexplained import Unexplained
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.conflict import GANG, Causes, capacity_of, conflict
 from swarm_iac.solver.explain.lacking import code, lacking
@@ -26,6 +25,7 @@ from swarm_iac.solver.explain.messages import KEEPS_DEVICES
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.snapshot import WorkloadRequest
 from swarm_iac.solver.solution import Solution
+from swarm_iac.solver.unexplained import Unexplained
 
 Sizes = dict[str, tuple[Allocation, int]]
 #: So often those that found no place with their new size keep the old one, before all do.

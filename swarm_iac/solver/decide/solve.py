@@ -40,7 +40,6 @@ from swarm_iac.solver.decide.large import goals as goals_of_large
 from swarm_iac.solver.decide.moves import moves_with_causes
 from swarm_iac.solver.decide.proofs import preferences, still_bounded, with_failures
 from swarm_iac.solver.decide.small import complete, decided
-from swarm_iac.solver.decide.unexplained import Unexplained
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import (
     BOUNDS,
@@ -74,6 +73,7 @@ from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload, classify, fixed_by, full_task, repair_task
 from swarm_iac.solver.snapshot.value import total
 from swarm_iac.solver.solution import Solution
+from swarm_iac.solver.unexplained import Unexplained
 
 #: The digest in a proof whose placement may still change.
 UNSIGNED = ""

@@ -1,4 +1,4 @@
-"""Why has each that is pending no place? Looked for last, and only of an answer that somebody is told."""
+"""Why has each that is pending no place? Looked for last, and only for an answer that goes to the user."""
 
 from __future__ import annotations
 
