@@ -12,7 +12,7 @@ from swarm_iac.units import GpuCount
 def called_back(stack: Stack, before: Placement, after: Placement, one: Allocation, names: tuple[str, ...]) -> str:
     """From which team a replica is called back for which, with the GPUs of both before and after; empty where it is not.
 
-    What ran on a node that is gone, lost or drained is held by nobody: a team that gets it elsewhere has as many as before.
+    What ran on a node that is gone, lost or drained is held by nobody until it has another place.
     """
     workload = stack.workloads[one.workload]
     others = [stack.workloads[name] for name in names]
