@@ -10,7 +10,8 @@ from swarm_iac.limits import judge
 from swarm_iac.limits.came import came
 from swarm_iac.model.device import Device
 from swarm_iac.model.placement import Placement
-from swarm_iac.solver import solve, solve_keeping, why
+from swarm_iac.solver import Solution, solve, solve_keeping, why
+from swarm_iac.solver.unexplained import Unexplained
 from tests.solver.fleets import stack_of
 
 SHAPES: dict[str, Any] = {
@@ -89,3 +90,29 @@ def test_who_takes_the_place_of_one_that_makes_way_for_another_is_not_why_it_sto
         )
     )
     assert came(stack, before, after, (before.by_name()["chat-0"],), None).names == ("new",)
+
+
+def test_a_gang_that_could_not_grow_and_lost_its_place_is_pending_with_all_of_its_members(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is tried in its old size beside one that can keep its own, and a higher priority stops it; then it asks for what is
+    written. Reasons are sought once.
+    """
+    small = {"gang": 1, "each": {"gpus": "1 x L40S", "vcpus": 1, "memory": "1 GB"}}
+    both = {"w": small, "cpu": {"each": {"vcpus": 10, "memory": "1 GB"}}}
+    last = solve(stack_of({"l": NODES["l"]}, both, hardware=SHAPES)).placement
+    new = {"w": small | {"gang": 2}, "cpu": {"each": {"vcpus": 30, "memory": "1 GB"}}, "urgent": job(1, priority="high")}
+    stack = stack_of({"l": NODES["l"]}, new, hardware=SHAPES)
+    sought, explained = [], Unexplained.explained
+
+    def counted(self: Unexplained) -> Solution:
+        sought.append(self)
+        return explained(self)
+
+    monkeypatch.setattr(Unexplained, "explained", counted)
+    then, after = solve_keeping(stack, last)
+    (waits,) = after.placement.unplaced
+    assert then.workloads["w"].gang == 2 and {*after.placement.by_name()} == {"urgent-0", "cpu-0"}
+    assert (waits.workload, waits.missing) == ("w", (0, 1)) and [one.workload for one in after.placement.growing] == ["cpu"]
+    assert "of 2 members fit" in " ".join(told(after.placement))
+    assert len(sought) == 1

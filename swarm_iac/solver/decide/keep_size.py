@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Set
 from dataclasses import replace
 from functools import partial
 
@@ -17,7 +17,7 @@ from swarm_iac.model import growth
 from swarm_iac.model.placement import Allocation, Growing, Placement, Reason, Unplaced, Waiting
 from swarm_iac.model.resources.table import held_of
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver.decide.solve import unexplained
+from swarm_iac.solver.decide.solve import missing_of, unexplained
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.conflict import GANG, Causes, capacity_of, conflict
 from swarm_iac.solver.explain.lacking import code, lacking
@@ -102,8 +102,8 @@ def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: 
     waits: dict[str, Callable[[], Waiting]] = {}
     tries = 0
     while loses_more(found):
-        gone = (one for one, _ in _lost(found, last) if one.workload in sizes.keys() - waits.keys())
-        fresh = {one.workload: partial(found.why, one) for one in gone}
+        losing = (one for one, _ in _lost(found, last) if one.workload in sizes.keys() - waits.keys())
+        fresh = {one.workload: partial(found.why, one) for one in losing}
         if not fresh or tries == TRIES:
             break
         waits |= fresh
@@ -113,19 +113,37 @@ def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: 
         found = tried(waits, trial=False)  # what it stops is followed
     if loses_more(found):
         waits, found = {name: waits.get(name) or partial(_pushing, name) for name in sizes}, base
-    stand = {one.workload for one in found.solution.placement.going()}
-    # What has no place at its old size either asks for what is written.
-    waits = {name: why for name, why in waits.items() if name in stand}
     told = found.explained()
+    stand = {one.workload for one in told.placement.going()}
+    # What has no place at its old size either asks for what is written.
+    gone, waits = waits.keys() - stand, {name: why for name, why in waits.items() if name in stand}
+    now = _at_sizes(stack, {name: sizes[name] for name in waits}) if waits else stack
+    if gone:
+        told = _asking(now, last, told, gone, today)
     if not waits:
         return stack, told
-    now = _at_sizes(stack, {name: sizes[name] for name in waits})
     growing = tuple(
         (beside(stack, now, told.placement, name, today) if turn < SEEN else None) or _as_named(name, waits[name]())
         for turn, name in enumerate(sorted(waits))
     )
     placement = growth.with_sizes(stack, told.placement.model_copy(update={"growing": growing}))
     return now, told.model_copy(update={"placement": placement})
+
+
+def _asking(now: Stack, last: Placement, told: Solution, gone: Set[str], today: datetime.date | None) -> Solution:
+    """With all that these lack of what is written, of which nothing stands, in place of what they lack of their old size."""
+    before, beside_it = (snapshot_of(now, one, today) for one in (last, told.placement))
+    causes = Causes(capacity_of(beside_it, told.placement))
+
+    def as_written(one: Unplaced) -> Unplaced:
+        request = beside_it.requests[one.workload]
+        more: dict[str, object] = {"missing": missing_of(before, before.requests[one.workload], set())}
+        if reasons := causes.of(request):
+            more |= {"reasons": reasons, "code": code(reasons), "nodes": lacking(causes.seen(request), request)}
+        return one.model_copy(update=more)
+
+    unplaced = tuple(as_written(one) if one.workload in gone else one for one in told.placement.unplaced)
+    return told.model_copy(update={"placement": told.placement.model_copy(update={"unplaced": unplaced})})
 
 
 def _as_named(name: str, why: Waiting) -> Growing:

@@ -106,17 +106,15 @@ def solve(
     watch: Watch | None = None,
     reasons: bool = True,
     scale: Scale = SCALE,
-    trial: bool = False,
 ) -> Solution:
     """The next placement. `repair`: keep what may stay, within the move budget; else optimise all (`swarm rebalance`).
 
     `moves` bounds a rebalance; a repair has `stack.solve.moves`. `watch` sees each goal improve and may end the search:
     the answer is then the best so far, and the proof's parameters say so.
-    Without `today` every limit exception holds. Without `reasons` nobody looks for those of what is pending. A `trial` is not
-    followed where it stops something, so it is not searched again for what need not stop.
+    Without `today` every limit exception holds. Without `reasons` nobody looks for those of what is pending.
     Pure: the same arguments give the same answer.
     """
-    found = unexplained(stack, last, repair=repair, moves=moves, today=today, watch=watch, scale=scale, trial=trial)
+    found = unexplained(stack, last, repair=repair, moves=moves, today=today, watch=watch, scale=scale)
     return found.explained() if reasons else found.bare()
 
 
@@ -131,7 +129,10 @@ def unexplained(
     scale: Scale = SCALE,
     trial: bool = False,
 ) -> Unexplained:
-    """The same before anybody looks for the reasons of what is pending: on a large fleet those are a third of the time."""
+    """The same before anybody looks for the reasons of what is pending: on a large fleet those are a third of the time.
+
+    A `trial` is not followed where it stops something, so it is not searched again for what need not stop.
+    """
     watch = watch or Watch()
     watch.phase("reading the fleet")
     whole = snapshot_of(stack, last, today)
@@ -342,12 +343,12 @@ def _placement_of(snapshot: Snapshot, allocations: tuple[Allocation, ...]) -> Pl
         indices.setdefault(a.workload, set()).add(a.index)
     unplaced = []
     for name, request in snapshot.requests.items():
-        if missing := _missing(snapshot, request, indices.get(name, set())):
+        if missing := missing_of(snapshot, request, indices.get(name, set())):
             unplaced.append(Unplaced(workload=name, missing=missing))
     return Placement(allocations=tuple(sorted(allocations, key=lambda a: a.name)), unplaced=tuple(unplaced))
 
 
-def _missing(snapshot: Snapshot, request: WorkloadRequest, placed: set[int]) -> tuple[int, ...]:
+def missing_of(snapshot: Snapshot, request: WorkloadRequest, placed: set[int]) -> tuple[int, ...]:
     """Replicas without a place: those that ran, then the lowest numbers that are free."""
     ran = [a.index for a in snapshot.running.get(request.name, ()) if a.index not in placed]
     fresh = [i for i in snapshot.numbers(request) if i not in placed and i not in ran]
