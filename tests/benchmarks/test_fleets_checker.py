@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from swarm_iac.model.device import gpu, whole_gpus
+from swarm_iac.model.device import gpu, instance, whole_gpus
 from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Reason, Unplaced
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
@@ -235,6 +235,14 @@ def test_a_resized_replica_keeps_its_node_and_gpus_where_it_fits() -> None:
     assert _needless(stack, last, placed(put(stack, "w-0", "a2", (0,)))) == ["needless shift"]
     assert _needless(stack, last, placed(put(stack, "w-0", "a1", (1,)))) == ["needless device shift"]
     assert _needless(stack, last, placed(put(stack, "w-0", "a1", (0,)))) == []
+
+
+def test_two_instances_of_a_card_are_one_gpu_that_a_replica_keeps() -> None:
+    stack = stack_of({"w": {"each": {"gpus": 3}}})
+    cut = tuple(instance(0, "1g.10gb", start, 1) for start in (0, 1))
+    last = placed(put(stack, "w-0", "a1").model_copy(update={"gpus": cut}))
+    assert _needless(stack, last, placed(put(stack, "w-0", "a1", (0, 1, 2)))) == []
+    assert _needless(stack, last, placed(put(stack, "w-0", "a1", (1, 2, 3)))) == ["needless device shift"]
 
 
 def test_a_stop_needs_a_higher_priority_that_came() -> None:

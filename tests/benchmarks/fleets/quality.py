@@ -261,8 +261,9 @@ def _shifts(stack: Stack, free: Free, a: Allocation, one: Allocation | None) -> 
     workload = stack.workloads[a.workload]
     free.take(one, -1)
     if one.node == a.node:
-        could = sum(free.cards[a.node][g] + int(workload.each.gpus.share) <= 1000 for g in a.cards)
-        kept = (Counter(one.cards) & Counter(a.cards)).total()  # two instances may be of one card
+        had = Counter(a.cards) if workload.each.gpus.profile else Counter({*a.cards})  # two instances may be of one card
+        could = sum(free.cards[a.node][g] + int(workload.each.gpus.share) <= 1000 for g in had.elements())
+        kept = (Counter(one.cards) & had).total()
         if kept < min(could, len(one.gpus)) and not (workload.place.numa or workload.place.links):
             text = f"{a.name}, resized, has other GPUs on {a.node}: {list(a.cards)}, then {list(one.cards)}"
             yield Finding("needless device shift", text, frozenset({a.name}))
