@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import gcd
@@ -36,7 +37,7 @@ class Weights:
     nodes: Mapping[str, int]
     one: int = 1
 
-    @property
+    @functools.cached_property
     def top(self) -> int:
         """The highest there is."""
         return max(self.nodes.values(), default=self.one)

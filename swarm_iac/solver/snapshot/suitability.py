@@ -332,4 +332,8 @@ def heaviest(snapshot: Snapshot, request: WorkloadRequest, weights: Weights) -> 
     """The most that a GPU of the request can count, on any node that suits it; 1 where all count the same."""
     if not weights.nodes:
         return 1
-    return max((weights.of(name) for name, host in snapshot.nodes.items() if suits(request, host)), default=weights.top)
+    known: dict[str, int] = snapshot.known(heaviest)
+    if request.name not in known:
+        counts = (weights.of(name) for name, host in snapshot.nodes.items() if suits(request, host))
+        known[request.name] = max(counts, default=weights.top)
+    return known[request.name]
