@@ -15,6 +15,7 @@ import pytest
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, solve_keeping
+from swarm_iac.solver.balance.even import even
 from swarm_iac.solver.bounds.move_bound import Still, _change, fewest_by_columns
 from swarm_iac.solver.columns.keeping import EPSILON, fewest_moves
 from swarm_iac.solver.decide.clearing import kept_first
@@ -134,6 +135,24 @@ def test_what_left_without_need_goes_home() -> None:
         ), seed
         fewer += moved(classified, found) < moved(classified, counts)
     assert fewer > CASES / 6
+
+
+def test_who_goes_home_does_not_wait_for_one_that_would_be_uneven_there() -> None:
+    """Of `pair` the first replica that finds its home free comes from the other rack, which leaves both in one."""
+    nodes = {
+        name: {"hardware": "h100", "rack": f"r{i % 2}"} for i, name in enumerate(("a", "b", "c", "d", "e", "f", "n0", "n1"))
+    }
+    one = {"each": {"gpus": 8}}
+    pair = one | {"replicas": 2, "place": {"balance": "rack"}}
+    last = solve(stack_of({name: nodes[name] for name in ("n0", "n1")}, {"pair": pair}, racks={"r0": {}, "r1": {}})).placement
+    gang = one | {"gang": 2}
+    some = solve(stack_of({name: nodes[name] for name in ("c", "d")}, {"gang": gang}, racks={"r0": {}, "r1": {}})).placement
+    last = last.model_copy(update={"allocations": (*some.allocations, *last.allocations)})
+    stack = stack_of(nodes, {"pair": pair, "gang": gang, "new": one}, racks={"r0": {}, "r1": {}}, solve={"moves": 3})
+    snapshot = snapshot_of(stack, last)
+    counts: Pairs = Counter({("pair", "a"): 1, ("pair", "b"): 1, ("new", "n0"): 1, ("gang", "c"): 1, ("gang", "e"): 1})
+    found = undo_moves(snapshot, classify(snapshot), counts)
+    assert found["gang", "d"] == 1 and even(snapshot, found) and accepted(stack, last, found)
 
 
 def test_parts_that_are_laid_on_cards_less_well_than_they_were_find_home() -> None:

@@ -22,6 +22,11 @@ from tests.solver.test_gpu_bounds import as_good, held
 from tests.solver.test_shares import changes, weighted
 
 
+def no_worse(due: tuple[int, ...], reached: tuple[int, ...]) -> bool:
+    """At each depth of teams: a bound is of the placements in which no goal before it is worse."""
+    return all(one >= other for one, other in zip(due, reached, strict=True))
+
+
 def check(now: Stack, last: Placement) -> int:
     """Every bound beside a greedy placement; how many are tighter than counting."""
     snapshot = with_shares(now, last)
@@ -38,14 +43,14 @@ def check(now: Stack, last: Placement) -> int:
             continue
         teams = within(snapshot, other)
         for level in {request.priority for request in snapshot.requests.values()}:
-            above = all(teams[one] >= reached[one] for one in teams if one > level)
+            above = all(no_worse(teams[one], reached[one]) for one in teams if one > level)
             if not above or not as_good(snapshot, counts, other, level):
                 continue
             due, (gpus, replicas) = teams.get(level, ()), held(snapshot, other, level)
             known = [found.due.get((level, depth), value) for depth, value in enumerate(due)]
-            before = [due[:depth] >= reached[level][:depth] for depth in range(len(due))]
+            before = [no_worse(due[:depth], reached[level][:depth]) for depth in range(len(due))]
             over = [depth for depth, value in enumerate(due) if before[depth] and value > known[depth]]
-            fair = due >= reached.get(level, ())
+            fair = no_worse(due, reached.get(level, ()))
             over_gpus = fair and gpus > found.own.get(level, gpus)
             more = fair and gpus >= held(snapshot, counts, level)[0] and replicas > found.replicas.get(level, replicas)
             assert not ((over or over_gpus or more) and accepted(now, last, other)), (level, over, more, found, other)

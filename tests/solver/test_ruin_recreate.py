@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from swarm_iac.errors import StackFileError
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.solver.repair.assembly import assemble
@@ -20,10 +21,13 @@ LEFT = 0.2
 SEEDS = range(140_000, 140_012)
 
 
-def tried(seed: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The value of a drawn fleet before and after; asserts what must hold for each."""
+def tried(seed: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The value of a drawn fleet before and after, None where its file is refused; asserts what must hold for each."""
     drawn = filled(seed, random.Random(seed).randint(5, 30))
-    stack = drawn.stack()
+    try:
+        stack = drawn.stack()
+    except StackFileError:
+        return None
     snapshot = snapshot_of(stack, Placement(), drawn.today)
     classified = classify(snapshot)
     counts = greedy(repair_task(snapshot, classified))
@@ -40,12 +44,13 @@ def tried(seed: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def test_no_rule_is_broken_and_nothing_is_lost_and_more_is_found() -> None:
-    pairs = [tried(seed) for seed in SEEDS]
+    pairs = [pair for seed in SEEDS if (pair := tried(seed))]
     assert all(after >= before for before, after in pairs)
     assert sum(after > before for before, after in pairs) >= 3
 
 
 @pytest.mark.slow
 def test_the_same_of_hundreds() -> None:
-    pairs = [tried(seed) for seed in range(140_100, 140_300)]
+    pairs = [pair for seed in range(140_100, 140_300) if (pair := tried(seed))]
+    assert len(pairs) > 190, "a file that asks for more than a limit of its own is rarely drawn"
     assert all(after >= before for before, after in pairs)

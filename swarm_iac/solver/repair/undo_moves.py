@@ -8,6 +8,7 @@ place he was given or takes any other, and what has no place yet takes what is l
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from swarm_iac.solver.balance.even import even
 from swarm_iac.solver.packing.mig_instances import Held
@@ -35,31 +36,45 @@ def undo_moves(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pai
 
 
 def _once(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pairs:
-    stand = classified.stand
-    most = max(moves_of(snapshot, classified, counts), int(snapshot.stack.solve.moves))
-    best = counts
+    best, most = counts, max(moves_of(snapshot, classified, counts), int(snapshot.stack.solve.moves))
     for way, alone in ((_all_again, True), (_one_by_one, False)):
-        gone = stand - best
-        left = by_workload(gone)
+        left = by_workload(classified.stand - best)
         order = sorted(
             (name for name in left if not alone or simple(snapshot.requests[name])), key=lambda name: _rank(snapshot, name)
         )
-        if not order:
-            continue
-        homes = {name: sorted(node for one, node in gone if one == name) for name in order}
-        place = _Place(snapshot, classified, best & stand)
-        way(place, best - stand, gone, homes, Counter({name: left[name] for name in order}))
-        home = +place.counts
-        if not (home & stand) - (best & stand):
-            continue  # nobody went home
-        # What has no place yet takes what is left; where one that ran comes up elsewhere, that is a move of the budget.
-        for found in (home + greedy(Task(snapshot, place.capacity, _missing(snapshot, home))), home):
-            well = not by_workload(best) - by_workload(found) and moves_of(snapshot, classified, found) <= most
-            well = well and even(snapshot, found)  # who goes home leaves one rack for another one
-            if well and net(snapshot, classified, found) > net(snapshot, classified, best):
-                best = found
-                break
+        found, level = _home(snapshot, classified, best, most, way, order)
+        if not level:  # who goes home leaves one rack for another one: then those who are even stay where they are
+            order = [name for name in order if not snapshot.requests[name].even]
+            found, _ = _home(snapshot, classified, best, most, way, order)
+        best = found
     return best
+
+
+def _home(snapshot: Snapshot, classified: Classified, best: Pairs, most: int, way: Way, order: list[str]) -> tuple[Pairs, bool]:
+    """What is worth more than `best`, with some of these at home and at `most` so many moves, or `best`.
+
+    And whether nothing was refused as uneven.
+    """
+    if not order:
+        return best, True
+    stand, level = classified.stand, True
+    gone = stand - best
+    left = by_workload(gone)
+    homes = {name: sorted(node for one, node in gone if one == name) for name in order}
+    place = _Place(snapshot, classified, best & stand)
+    way(place, best - stand, gone, homes, Counter({name: left[name] for name in order}))
+    home = +place.counts
+    if not (home & stand) - (best & stand):
+        return best, True  # nobody went home
+    # What has no place yet takes what is left; where one that ran comes up elsewhere, that is a move of the budget.
+    for found in (home + greedy(Task(snapshot, place.capacity, _missing(snapshot, home))), home):
+        if by_workload(best) - by_workload(found) or moves_of(snapshot, classified, found) > most:
+            continue
+        if net(snapshot, classified, found) > net(snapshot, classified, best):
+            if even(snapshot, found):
+                return found, True
+            level = False
+    return best, level
 
 
 def net(snapshot: Snapshot, classified: Classified, counts: Pairs) -> int:
@@ -93,6 +108,8 @@ def eased(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pairs:
 
 
 Homes = dict[str, list[str]]
+#: How some of those that left go home: who stands, who came, who left and from where, and how many of each.
+Way = Callable[["_Place", Pairs, Pairs, Homes, Counter[str]], None]
 
 
 def _all_again(place: _Place, comes: Pairs, gone: Pairs, homes: Homes, leavers: Counter[str]) -> None:
