@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 import pytest
@@ -21,13 +22,10 @@ LEFT = 0.2
 SEEDS = range(140_000, 140_012)
 
 
-def tried(seed: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The value of a drawn fleet before and after, None where its file is refused; asserts what must hold for each."""
+def tried(seed: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The value of a drawn fleet before and after; asserts what must hold for each."""
     drawn = filled(seed, random.Random(seed).randint(5, 30))
-    try:
-        stack = drawn.stack()
-    except StackFileError:
-        return None
+    stack = drawn.stack()
     snapshot = snapshot_of(stack, Placement(), drawn.today)
     classified = classify(snapshot)
     counts = greedy(repair_task(snapshot, classified))
@@ -44,13 +42,16 @@ def tried(seed: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
 
 
 def test_no_rule_is_broken_and_nothing_is_lost_and_more_is_found() -> None:
-    pairs = [pair for seed in SEEDS if (pair := tried(seed))]
+    pairs = [tried(seed) for seed in SEEDS]
     assert all(after >= before for before, after in pairs)
     assert sum(after > before for before, after in pairs) >= 3
 
 
 @pytest.mark.slow
 def test_the_same_of_hundreds() -> None:
-    pairs = [pair for seed in range(140_100, 140_300) if (pair := tried(seed))]
-    assert len(pairs) > 190, "a file that asks for more than a limit of its own is rarely drawn"
+    pairs = []
+    for seed in range(140_100, 140_300):
+        with contextlib.suppress(StackFileError):  # what is drawn may ask for more than a limit of its own
+            pairs.append(tried(seed))
+    assert len(pairs) > 190
     assert all(after >= before for before, after in pairs)

@@ -102,7 +102,7 @@ class TeamGoals:
 
     def _possible(self, workload: str) -> int:
         snapshot = self.fleet.task.snapshot
-        return self.possible[workload] * heaviest(snapshot, snapshot.requests[workload], self.weights)
+        return self.possible[workload] * heaviest(snapshot, snapshot.requests[workload])
 
     def _stay(self, workload: str) -> int:
         return min(self.fixed[workload] + self.could[workload], self.possible[workload]) * self.lowest[workload]

@@ -70,7 +70,7 @@ def by_share(task: Task, requests: Sequence[WorkloadRequest], stop: Callable[[],
                 if done >= FIRST and stop():
                     break
                 line, left = shares.lines[request.user], task.free[request.name] - under.done[request.name]
-                each = size(request) * heaviest(task.snapshot, request, shares.weights)
+                each = size(request) * heaviest(task.snapshot, request)
                 while True:  # what a replica counts is known when it is placed: where that is less than `each`, more may follow
                     some = min([left, *((shares.due[priority][team] - held[team]) // each for team in line[:depth] if each)])
                     if some <= 0 or (request.gang and some < task.free[request.name]):

@@ -36,14 +36,15 @@ def undo_moves(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pai
 
 
 def _once(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pairs:
-    best, most = counts, max(moves_of(snapshot, classified, counts), int(snapshot.stack.solve.moves))
+    most = max(moves_of(snapshot, classified, counts), int(snapshot.stack.solve.moves))
+    best = counts
     for way, alone in ((_all_again, True), (_one_by_one, False)):
         left = by_workload(classified.stand - best)
         order = sorted(
             (name for name in left if not alone or simple(snapshot.requests[name])), key=lambda name: _rank(snapshot, name)
         )
-        found, level = _home(snapshot, classified, best, most, way, order)
-        if not level:  # who goes home leaves one rack for another one: then those who are even stay where they are
+        found, uneven = _home(snapshot, classified, best, most, way, order)
+        if uneven:  # who goes home leaves one rack for another one: then those who have to be even stay where they are
             order = [name for name in order if not snapshot.requests[name].even]
             found, _ = _home(snapshot, classified, best, most, way, order)
         best = found
@@ -53,11 +54,11 @@ def _once(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pairs:
 def _home(snapshot: Snapshot, classified: Classified, best: Pairs, most: int, way: Way, order: list[str]) -> tuple[Pairs, bool]:
     """What is worth more than `best`, with some of these at home and at `most` so many moves, or `best`.
 
-    And whether nothing was refused as uneven.
+    And whether something better was refused as uneven.
     """
     if not order:
-        return best, True
-    stand, level = classified.stand, True
+        return best, False
+    stand, uneven = classified.stand, False
     gone = stand - best
     left = by_workload(gone)
     homes = {name: sorted(node for one, node in gone if one == name) for name in order}
@@ -65,16 +66,16 @@ def _home(snapshot: Snapshot, classified: Classified, best: Pairs, most: int, wa
     way(place, best - stand, gone, homes, Counter({name: left[name] for name in order}))
     home = +place.counts
     if not (home & stand) - (best & stand):
-        return best, True  # nobody went home
+        return best, False  # nobody went home
     # What has no place yet takes what is left; where one that ran comes up elsewhere, that is a move of the budget.
     for found in (home + greedy(Task(snapshot, place.capacity, _missing(snapshot, home))), home):
         if by_workload(best) - by_workload(found) or moves_of(snapshot, classified, found) > most:
             continue
         if net(snapshot, classified, found) > net(snapshot, classified, best):
             if even(snapshot, found):
-                return found, True
-            level = False
-    return best, level
+                return found, False
+            uneven = True
+    return best, uneven
 
 
 def net(snapshot: Snapshot, classified: Classified, counts: Pairs) -> int:

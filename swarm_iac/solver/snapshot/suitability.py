@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from swarm_iac.model.device import share_text
-from swarm_iac.model.gpus.worth import Weights
 from swarm_iac.model.hardware import numa_part
 from swarm_iac.model.place.where import GROUP_RULES, PREFERENCES, Where
 from swarm_iac.pluralize import pluralize
@@ -328,9 +327,10 @@ def _kinds(snapshot: Snapshot) -> tuple[npt.NDArray[np.int64], list[NodeCapacity
     return cast("tuple[npt.NDArray[np.int64], list[NodeCapacity]]", known[()])
 
 
-def heaviest(snapshot: Snapshot, request: WorkloadRequest, weights: Weights) -> int:
+def heaviest(snapshot: Snapshot, request: WorkloadRequest) -> int:
     """The most that a GPU of the request can count, on any node that suits it; 1 where all count the same."""
-    if not weights.nodes:
+    weights = snapshot.shares.weights if snapshot.shares else None
+    if not weights or not weights.nodes:
         return 1
     known: dict[str, int] = snapshot.known(heaviest)
     if request.name not in known:
