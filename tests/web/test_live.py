@@ -51,8 +51,13 @@ def test_a_change_of_the_lock_is_on_screen_in_place_with_the_focus_kept(own: Ser
         lock.write_text("allocations: {}\n")
         page.locator(f"#map li:has(a[href='/nodes/{node}']) span[aria-label='4 GPUs: 4 free']").wait_for()
         took = time.monotonic() - begin
+        assert page.evaluate("document.activeElement === window.before")
+        lock.write_text("allocations: [\n")  # as a file is that is half written: what says so stands before the rest
+        page.get_by_role("alert").wait_for()
+        assert page.evaluate("document.activeElement === window.before")
     finally:
         lock.write_text(text)
+    page.get_by_role("alert").wait_for(state="detached")
     assert page.evaluate("document.activeElement === window.before")
     page.locator(f"#map li:has(a[href='/nodes/{node}']) span[aria-label='{kept}']").wait_for()
     assert took < 5, took  # on a machine that does other work too; the figure at 1,000 nodes is in test_web_scale.py
