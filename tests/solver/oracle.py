@@ -132,12 +132,15 @@ def _lowest(snapshot: Snapshot, name: str) -> int:
 def _guaranteed(
     snapshot: Snapshot, stays: Counter[tuple[str, str]], counts: Counter[tuple[str, str]], placed: Counter[str]
 ) -> list[int]:
-    """Before all, level by level: what is guaranteed to teams and may stay, beside all that they have of the levels above."""
+    """Before all, level by level: what is guaranteed to teams and may stay, beside all that they have of the levels above,
+    up to what may stay of both.
+    """
     if snapshot.shares is None or not snapshot.shares.guarantees:
         return []
-    could, weighed, totals = _held(snapshot, _weighed(snapshot, stays), 0), _weighed(snapshot, counts), by_workload(stays)
+    weighed, totals = _weighed(snapshot, counts), by_workload(stays)
     found = []
     for level in (2, 1, 0):
+        could = _held(snapshot, _weighed(snapshot, stays), level)
         mine = {name for name, one in snapshot.requests.items() if one.priority == level and one.gpus}
         kept = {name: min(totals[name], placed[name]) * _lowest(snapshot, name) for name in mine}
         above = {name: count for name, count in weighed.items() if snapshot.requests[name].priority > level}

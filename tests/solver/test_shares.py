@@ -282,6 +282,23 @@ def test_who_lost_a_node_is_told_for_whom_something_is_called_back() -> None:
     assert stopped == ["lent to team text, which held 16 GPUs and is due 8: called back for team vision (8, due 8)"] * 8
 
 
+@pytest.mark.parametrize("answer", [solve, as_large, as_small], ids=["exact", "large", "without time"])
+def test_a_guarantee_stops_nobody_for_an_equal_of_the_same_team(answer: Callable[[Stack, Placement], Solution]) -> None:
+    """`new` would fit beside what is left of `cpu`, and that it comes in place of `low` is no reason to stop `cpu`."""
+
+    def job(priority: str, vcpus: int, gpus: int = 1) -> dict[str, Any]:
+        return {"user": "ada", "priority": priority, "each": {"gpus": gpus, "vcpus": vcpus}}
+
+    jobs = {"cpu": job("high", 4, 0), "kept": job("normal", 4), "low": job("low", 2)}
+    rest: dict[str, Any] = {
+        "teams": {"vision": {"users": ["ada"], "guarantee": {"gpus": 2}}, "text": {"users": ["cy"], "share": 1}},
+        "limits": {"user": {"vcpus": 10}},
+    }
+    last = answer(stack_of(NODES, jobs, **rest), Placement()).placement
+    solution = answer(stack_of(NODES, jobs | {"new": job("high", 5)}, **rest), last)
+    assert len(last.allocations) == 3 and solution.moves == ()
+
+
 def test_calling_back_is_a_fix_that_was_tried() -> None:
     last = solve(stack_of(NODES, {"read": JOBS["read"]}, teams=TEAMS)).placement
     stack = stack_of(NODES, JOBS | {"see": JOBS["see"] | {"replicas": 18}}, teams=TEAMS)

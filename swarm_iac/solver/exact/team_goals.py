@@ -62,7 +62,7 @@ class TeamGoals:
         requests, stay = self.fleet.task.snapshot.requests, Counter(self.weighed)
         for (name, node), count in self.fleet.task.stay.items():
             stay[name] += count * self.weights.of(node)
-        held = self._by_team(lambda name: stay[name], 0)
+        held = self._by_team(lambda name: stay[name], priority)
         most = {team: min(held[team], amount) for team, amount in self.shares.guarantees.items() if held[team]}
         mine = [name for name, one in requests.items() if one.priority == priority and size(one)]
         if not most or not any(stay[name] for name in mine):
