@@ -90,7 +90,7 @@ class Team(Value):
         default=Guarantee(),
         exclude_if=_nothing,
         description="Up to so much, what the team has running is not stopped for another team, whatever its priority, "
-        "and it comes before shares.",
+        "nor for work of its own that holds fewer GPUs; and it comes before shares.",
     )
     users: tuple[Account, ...] = Field(default=(), description="Unix accounts of the team's members.")
     parent: Name | None = Field(

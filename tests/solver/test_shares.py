@@ -299,6 +299,21 @@ def test_a_guarantee_stops_nobody_for_an_equal_of_the_same_team(answer: Callable
     assert len(last.allocations) == 3 and solution.moves == ()
 
 
+def test_who_waits_for_what_is_guaranteed_is_told_so() -> None:
+    """`read` is of a higher priority; that five GPUs of vision stay has its line, in what is pending and in `why`."""
+    teams = TEAMS | {"vision": {"users": ["ada"], "guarantee": {"gpus": 5}}}
+    jobs = {"see": {"user": "ada", "replicas": 8, "each": {"gpus": 1}}}
+    last = solve(stack_of({"a": {}}, jobs, teams=teams)).placement
+    stack = stack_of({"a": {}}, jobs | {"read": JOBS["read"] | {"priority": "high"}}, teams=teams)
+    found = solve(stack, last).placement
+    text = "team vision holds 5 GPUs and is guaranteed 5: see is not stopped for a higher priority"
+    (pending,) = (one for one in found.unplaced if one.workload == "read")
+    answer = why(stack, found, "read", last=last)
+    for reasons in (pending.reasons, answer.reasons):
+        assert (text, "teams.vision.guarantee") in [(one.text, one.path) for one in reasons]
+        assert not any("cannot preempt" in one.text for one in reasons), "see is of a lower priority"
+
+
 def test_calling_back_is_a_fix_that_was_tried() -> None:
     last = solve(stack_of(NODES, {"read": JOBS["read"]}, teams=TEAMS)).placement
     stack = stack_of(NODES, JOBS | {"see": JOBS["see"] | {"replicas": 18}}, teams=TEAMS)

@@ -84,11 +84,11 @@ def reasons_of(causes: Causes, request: WorkloadRequest, found: Conflict) -> tup
     if not found.rules or request.members < request.wanted:
         return causes.of(request)
     capacity = causes.seen(request)
-    rules = conflict.reasons_for(capacity, request, found.rules, lower=capacity is not causes.capacity)
+    rules = conflict.reasons_for(capacity, request, found.rules, lower=causes.lower(request, capacity))
     shown = [one for one in rules if one.rule != STATES or one.besides]
-    shown += causes.of_teams(request, found.rules)
+    shown += (*causes.of_teams(request, found.rules), *causes.guaranteed(request))
     shown += [messages.closed(capacity.snapshot, node) for node in found.closed]
     shown += [messages.holds(capacity, name, found.rules, found.places) for name in reversed(found.holders)]
-    if found.holders:
+    if any(capacity.snapshot.requests[name].priority >= request.priority for name in found.holders):
         shown.append(messages.not_stopped(capacity, request, found.holders))
     return tuple(shown)

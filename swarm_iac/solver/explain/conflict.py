@@ -37,6 +37,9 @@ ORDER = (
     *DOMAINS, *reversed(GROUPED),
     *reversed(NODE_RULES[:len(MACHINE)]), *(one.name for one in FIT),
 )  # fmt: skip
+#: What a capacity may leave out.
+LOWER = "what a lower priority holds"
+UNGUARANTEED = f"{LOWER} without a guarantee"
 assert set(ORDER) == EVERY | {GANG}
 #: Rules that count pieces which another rule counts in another way, with that one.
 _RULES = {row.name: NODE_RULES[i] for i, row in enumerate(MACHINE)}
@@ -174,7 +177,7 @@ class Causes:
         self._before = before
         self.known: dict[WorkloadRequest, tuple[str, ...]] = {}
         self.explained: dict[WorkloadRequest, tuple[str, tuple[Reason, ...]]] = {}
-        self.capacities: dict[int, FreeCapacity] = {}
+        self.capacities: dict[tuple[int, frozenset[str]], FreeCapacity] = {}
         self._seen: dict[WorkloadRequest, FreeCapacity] = {}
         self._stay: dict[int, NotMoved] = {}
         self._teams = TeamsBeside(capacity)
@@ -189,8 +192,9 @@ class Causes:
         capacity = ruled.capacity
         if alike not in self.known:
             self.known[alike] = conflict(capacity, request, ruled)
-        found = _reasons(ruled, self.known[alike], lower=capacity is not self.capacity)
+        found = _reasons(ruled, self.known[alike], lower=self.lower(request, capacity))
         found = found and (*found, *self._immovable(capacity, request), *self.of_teams(request, self.known[alike]))
+        found = found and (*found, *self.guaranteed(request))
         self.explained[alike] = request.name, found
         return self.explained[alike][1] or self._unspent(request)
 
@@ -267,16 +271,37 @@ class Causes:
 
     def _ruled(self, request: WorkloadRequest) -> Ruled:
         """What each rule leaves of the nodes of that capacity."""
-        if request.priority not in self.capacities:
-            lower = {name for name, other in self.capacity.snapshot.requests.items() if other.priority < request.priority}
-            held = {name for name in lower if self.capacity.counts[name]}
-            self.capacities[request.priority] = self.capacity.without(held) if held else self.capacity
-        capacity = self.capacities[request.priority]
+        capacity = self._without_lower(request, {*self._teams.guaranteed(request)})
         ruled, on = self._counted(capacity, request), EVERY | {GANG} if request.gang else EVERY
         if capacity is not self.capacity and ruled.reach(on) >= missing(capacity, request, on):
             ruled = self._counted(self.capacity, request)
         self._seen[request] = ruled.capacity
         return ruled
+
+    def _without_lower(self, request: WorkloadRequest, but: Set[str] = frozenset()) -> FreeCapacity:
+        """Without what a lower priority holds, but with these."""
+        key = request.priority, frozenset(but)
+        if key not in self.capacities:
+            lower = {name for name, other in self.capacity.snapshot.requests.items() if other.priority < request.priority}
+            held = {name for name in lower - but if self.capacity.counts[name]}
+            self.capacities[key] = self.capacity.without(held) if held else self.capacity
+        return self.capacities[key]
+
+    def lower(self, request: WorkloadRequest, capacity: FreeCapacity) -> str:
+        """What that capacity leaves out of a lower priority, in words."""
+        if capacity is self.capacity:
+            return ""
+        return UNGUARANTEED if self._teams.guaranteed(request) else LOWER
+
+    def guaranteed(self, request: WorkloadRequest) -> tuple[Reason, ...]:
+        """What is guaranteed to teams and not stopped for it, although it is of a higher priority; if it had a place then."""
+        kept = self._teams.guaranteed(request)
+        if not kept:
+            return ()
+        ruled, on = self._counted(self._without_lower(request), request), EVERY | {GANG} if request.gang else EVERY
+        if ruled.reach(on) < missing(ruled.capacity, request, on):
+            return ()
+        return self._teams.not_stopped(kept)
 
     def _counted(self, capacity: FreeCapacity, request: WorkloadRequest) -> Ruled:
         if id(capacity) not in self._tables:
@@ -295,7 +320,7 @@ def _renamed(name: str, reasons: tuple[Reason, ...], other: str) -> tuple[Reason
     )
 
 
-def _reasons(ruled: Ruled, rules: tuple[str, ...], *, lower: bool) -> tuple[Reason, ...]:
+def _reasons(ruled: Ruled, rules: tuple[str, ...], *, lower: str) -> tuple[Reason, ...]:
     """Nothing when no rule keeps it out."""
     capacity, request = ruled.capacity, ruled.request
     if request.members < request.wanted and capacity.counts[request.name].total() >= request.members:
@@ -318,9 +343,9 @@ def _broken(request: WorkloadRequest, over: Over) -> str:
 
 
 def reasons_for(
-    capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[str, ...], *, lower: bool, ruled: Ruled | None = None
+    capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[str, ...], *, lower: str, ruled: Ruled | None = None
 ) -> tuple[Reason, ...]:
-    """A conflict in words, each rule with what has to go with it. `lower`: without what a lower priority holds."""
+    """A conflict in words, each rule with what has to go with it. `lower`: see `Causes.lower`."""
     found: list[Reason] = []
     out = besides(ruled or Ruled(capacity, request), rules)
     also = {rule: tuple(o for o in others if not _same(o, (rule, *others))) for rule, others in out.items()}
@@ -352,7 +377,7 @@ def _once(reasons: Iterable[Reason], *before: Reason) -> list[Reason]:
     return found
 
 
-def _beside(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: frozenset[str], *, lower: bool) -> Reason:
+def _beside(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: frozenset[str], *, lower: str) -> Reason:
     """What is in the way once the rules outside of `core` are given up; without its model it asks for any GPUs."""
     any_model = rule != _MODEL and _MODEL not in core
     asked = replace(of_any_model(capacity, request), model=None) if any_model else request

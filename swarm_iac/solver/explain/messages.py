@@ -49,11 +49,10 @@ _AWAY = {one.rule for one in GROUP_RULES if one.others}
 _NUMA = (NODE[GPUS].noun, NODE[CORES].noun, NODE[MEMORY].noun)
 
 
-def forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: frozenset[str], *, lower: bool) -> Reason:
-    """One rule of a conflict as a reason. `lower`: the capacity leaves out what a lower priority holds."""
+def forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: frozenset[str], *, lower: str) -> Reason:
+    """One rule of a conflict as a reason. `lower`: what the capacity leaves out of a lower priority."""
     found = _forbids(capacity, request, rule, core)
-    counted = lower and rule in BUDGETS
-    return found.model_copy(update={"text": f"{found.text}, not counting what a lower priority holds"}) if counted else found
+    return found.model_copy(update={"text": f"{found.text}, not counting {lower}"}) if lower and rule in BUDGETS else found
 
 
 def _forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: frozenset[str]) -> Reason:

@@ -12,14 +12,17 @@ from swarm_iac.pluralize import pluralize
 from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.shares.entitled import share_of, shared, used_by
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
+from swarm_iac.solver.snapshot.entitlements import Entitlements
 from swarm_iac.solver.snapshot.layout import ALL_GPUS, CLUSTER, GPUS, NODE, TEAMS
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import may_stay, suits
+from swarm_iac.solver.snapshot.suitability import heaviest, may_stay, suits
 from swarm_iac.solver.snapshot.tasks import Pairs
 from swarm_iac.solver.snapshot.value import held_by_teams, size
 from swarm_iac.units import GpuCount
 
 RULE = "share"
+#: Of a reason that names what a team is guaranteed.
+GUARANTEE = "guarantee"
 #: The rules that count GPUs which other teams may hold.
 GPU_RULES = frozenset(one.rule for one in (NODE[GPUS], CLUSTER[ALL_GPUS], *(depth[ALL_GPUS] for depth in TEAMS)))
 #: So many copies of a capacity are held: one of 2,000 nodes takes a few megabytes.
@@ -42,6 +45,7 @@ class TeamsBeside:
     def __init__(self, capacity: FreeCapacity) -> None:
         self._capacity = capacity
         self._without: dict[tuple[FreeCapacity, tuple[str, ...]], FreeCapacity] = {}
+        self._guaranteed: dict[tuple[int, tuple[str, ...], int], dict[str, str]] = {}
 
     @cached_property
     def _held(self) -> dict[int, Counter[str]]:
@@ -79,6 +83,50 @@ class TeamsBeside:
                 more = f"; beside it {_others(snapshot, owed, held, due)}" if owed else ""
                 return Reason(rule=RULE, text=text + more + _past(snapshot, line, depth), path=_path(snapshot, team))
         return None
+
+    def guaranteed(self, request: WorkloadRequest) -> dict[str, str]:
+        """Who is not stopped for the request, of a higher priority: by workload the team that is guaranteed its GPUs.
+
+        No replica of it (no gang) can go without its team having less of its priority and above than it is guaranteed and
+        holds. What the team itself gets for it counts.
+        """
+        snapshot, shares = self._capacity.snapshot, self._capacity.snapshot.shares
+        if shares is None or not shares.guarantees:
+            return {}
+        gets = size(request) * heaviest(snapshot, request) * (request.members if request.gang else 1)
+        key = request.priority, shares.lines[request.user], gets
+        if key not in self._guaranteed:
+            self._guaranteed[key] = self._kept_for(request, shares, gets)
+        return self._guaranteed[key]
+
+    def _kept_for(self, request: WorkloadRequest, shares: Entitlements, gets: int) -> dict[str, str]:
+        snapshot, found = self._capacity.snapshot, dict[str, str]()
+        for name, other in snapshot.requests.items():
+            nodes = self._capacity.counts[name]
+            if other.priority >= request.priority or not nodes or not size(other):
+                continue
+            goes = size(other) * shares.weights.lowest(nodes) * (nodes.total() if other.gang else 1)
+            for team in reversed(shares.lines[other.user]):
+                held = self._held[other.priority][team]
+                left = held - goes + gets * (team in shares.lines[request.user])
+                if left < min(held, shares.guarantees.get(team, 0)):
+                    found[name] = team
+                    break
+        return found
+
+    def not_stopped(self, kept: Mapping[str, str]) -> tuple[Reason, ...]:
+        """Of each team why these workloads of it stay, by workload: of `guaranteed`."""
+        snapshot, shares, found = self._capacity.snapshot, self._capacity.snapshot.shares, []
+        assert shares is not None, "nothing is guaranteed where teams share no GPUs"
+        for team in sorted({*kept.values()}):
+            names = sorted(name for name in kept if kept[name] == team)
+            held = max(self._held[snapshot.requests[name].priority][team] for name in names)
+            who = f"{', '.join(names[:NAMED])}{f' and {len(names) - NAMED} more' if len(names) > NAMED else ''}"
+            stay = pluralize(len(names), "is", "are").partition(" ")[2]
+            text = f"team {team} holds {_gpus(snapshot, held)} and is guaranteed {_count(snapshot, shares.guarantees[team])}"
+            path = f"teams.{team}.guarantee" if snapshot.stack.teams[team].guarantee.gpus else f"teams.{team}"
+            found.append(Reason(rule=GUARANTEE, text=f"{text}: {who} {stay} not stopped for a higher priority", path=path))
+        return tuple(found)
 
     def without_others(self, capacity: FreeCapacity, request: WorkloadRequest) -> FreeCapacity:
         """The capacity as if other teams held no GPUs: where it lacks some there, too, shares keep it from none."""

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from swarm_iac.model.hardware import Hardware
-from swarm_iac.model.placement import Placement
+from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Workload
 from tests.benchmarks.fleets import balance
-from tests.benchmarks.fleets.checker import parts, place, size, untolerated
+from tests.benchmarks.fleets.checker import around, parts, place, size, untolerated
 from tests.benchmarks.fleets.free import Free
 
 #: After the machine's own vCPUs, memory, storage, out and in come those of `limits.node`.
@@ -22,10 +22,38 @@ _ONE = {"is": "are", "has": "have", "lacks": "lack", "holds": "hold"}
 
 def counted(stack: Stack, placement: Placement, name: str, today: datetime.date, *, lower: bool) -> Counter[str]:
     """How many nodes keep the workload out, by the first thing that does. `lower`: those of a lower priority are away."""
-    mine = PRIORITIES[stack.workloads[name].priority]
-    ones = [a for a in placement.allocations if not lower or PRIORITIES[stack.workloads[a.workload].priority] >= mine]
-    free = Free(stack, today, ones)
+    free = Free(stack, today, without_lower(stack, placement, name) if lower else placement.allocations)
     return Counter(_first(stack, free, name, node) for node in stack.nodes)
+
+
+def without_lower(stack: Stack, placement: Placement, name: str) -> list[Allocation]:
+    """All but what a lower priority holds; with what is guaranteed of that: if it went, its team would have too little."""
+    asks = stack.workloads[name]
+    level = {one: PRIORITIES[workload.priority] for one, workload in stack.workloads.items()}
+    counts = Counter(a.workload for a in placement.allocations)
+
+    def guaranteed(other: str) -> bool:
+        workload = stack.workloads[other]
+        goes = workload.each.gpus.milli * (counts[other] if workload.gang else 1)
+        for team in around(stack, workload.user):
+            has = sum(
+                stack.workloads[one].each.gpus.milli * count
+                for one, count in counts.items()
+                if level[one] >= level[other] and team in around(stack, stack.workloads[one].user)
+            )
+            gets = asks.each.gpus.milli * (asks.members if asks.gang else 1) if team in around(stack, asks.user) else 0
+            if goes and has - goes + gets < min(has, _guarantee(stack, team)):
+                return True
+        return False
+
+    stay = {one for one in counts if level[one] >= level[name] or guaranteed(one)}
+    return [a for a in placement.allocations if a.workload in stay]
+
+
+def _guarantee(stack: Stack, team: str) -> int:
+    """In thousandths of GPUs; what is guaranteed to teams inside it is guaranteed to it."""
+    inside = sum(_guarantee(stack, name) for name, one in stack.teams.items() if one.parent == team)
+    return max(inside, int(stack.teams[team].guarantee.gpus))
 
 
 def told(text: str) -> Counter[str]:

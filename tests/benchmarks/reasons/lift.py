@@ -11,7 +11,7 @@ from swarm_iac.model.device import WHOLE
 from swarm_iac.model.gpus.mig import MODELS, part_of
 from swarm_iac.model.hardware import Gpus, Hardware
 from swarm_iac.model.placement import Allocation, Placement
-from swarm_iac.model.stack import Ceiling, Node, Stack
+from swarm_iac.model.stack import Ceiling, Guarantee, Node, Stack
 from swarm_iac.model.workload import Replicas, Workload
 from swarm_iac.units import BitsPerSecond, Bytes, Cpus, GpuCount, Watts
 
@@ -55,6 +55,9 @@ def _machines(stack: Stack, name: str, rule: str) -> Stack | None:
         return _roomier(stack, _HARDWARE[rule], 1000 * 10**15)
     if rule == "links_carry_gangs":
         return stack.model_copy(update={"sites": {}})
+    if rule == "guarantee":
+        teams = {key: team.model_copy(update={"guarantee": Guarantee()}) for key, team in stack.teams.items()}
+        return stack.model_copy(update={"teams": teams})
     if rule in _RACK:
         racks = {key: rack.model_copy(update={_RACK[rule]: None}) for key, rack in stack.racks.items()}
         return stack.model_copy(update={"racks": racks})

@@ -17,7 +17,7 @@ from swarm_iac.solver.explain.move_causes import moved_for
 from swarm_iac.units import BitsPerSecond, Watts
 from tests.benchmarks.fleets.checker import around, size_of, wanted
 from tests.benchmarks.fleets.free import Free
-from tests.benchmarks.reasons.counts import counted, told
+from tests.benchmarks.reasons.counts import counted, told, without_lower
 from tests.benchmarks.reasons.lift import given_up, lifted, only, opened, put_workload, with_node
 
 #: A word for a script, by the rule that decides it; the first that is there counts. From docs/solver.md.
@@ -182,11 +182,8 @@ class Decided:
         )
         if match is None:
             return False
-        mine = PRIORITIES[stack.workloads[workload].priority]
-        ones = [
-            a for a in placement.allocations
-            if "lower priority" not in reason.text or PRIORITIES[stack.workloads[a.workload].priority] >= mine
-        ]  # fmt: skip
+        lower = "lower priority" not in reason.text
+        ones = placement.allocations if lower else without_lower(stack, placement, workload)
         unit = Watts if match[2] == "power" else BitsPerSecond
         lefts = Free(stack, self.today, ones).racks[match[4]]
         lefts = lefts[2:] if match[2] == "power" else lefts[:2]
@@ -199,11 +196,8 @@ class Decided:
         match = re.search(r"the most that is free (?:of one )?is (none|\S+(?: \S+)?) ?(?:on (\S+?))?(?:[;,]|$)", reason.text)
         if match is None:
             return bool(stack.workloads[workload].each.gpus.profile)  # of a card: `counts` has no positions
-        mine = PRIORITIES[stack.workloads[workload].priority]
-        ones = [
-            a for a in placement.allocations
-            if "lower priority" not in reason.text or PRIORITIES[stack.workloads[a.workload].priority] >= mine
-        ]  # fmt: skip
+        lower = "lower priority" not in reason.text
+        ones = placement.allocations if lower else without_lower(stack, placement, workload)
         free = Free(stack, self.today, ones)
         if reason.rule != "gpus_fit_node":
             return True
