@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from swarm_iac.model.placement import Goal
 from swarm_iac.solver.balance.besides import beside_value, least_beside, shy
@@ -38,6 +39,31 @@ def with_failures(solution: Solution, failures: Sequence[str]) -> Solution:
     text = ", ".join(f"{what} ({times} times)" if times > 1 else what for what, times in counts.items())
     parameters = {**solution.proof.parameters, "failed_linear": text}
     return solution.model_copy(update={"proof": solution.proof.model_copy(update={"parameters": parameters})})
+
+
+def with_goals(solution: Solution, goals: Sequence[Goal], *, stopped: bool) -> Solution:
+    """The same placement with these goals in place of those of the same names. `stopped`: bounding was ended by hand."""
+    known = {goal.name: goal for goal in goals}
+    shown = tuple(known.get(goal.name, goal) for goal in solution.proof.goals)
+    parameters = {**solution.proof.parameters, **({"cut": "by hand"} if stopped else {})}
+    update = {"goals": shown, "optimal": all(goal.value == goal.bound for goal in shown), "parameters": parameters}
+    return solution.model_copy(update={"proof": solution.proof.model_copy(update=update)})
+
+
+def failed_after(solution: Solution, error: Exception) -> Solution:
+    """The same placement, whose proof says what failed once it was found."""
+    parameters = {**solution.proof.parameters, "failed": where_failed(error)}
+    proof = solution.proof.model_copy(update={"parameters": parameters, "optimal": False})
+    return solution.model_copy(update={"proof": proof})
+
+
+def where_failed(error: Exception) -> str:
+    """What failed, and at which line."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    where = f" at {Path(at.tb_frame.f_code.co_filename).name}:{at.tb_lineno}" if at is not None else ""
+    return f"{type(error).__name__}{where}: {error}"
 
 
 def preferences(snapshot: Snapshot, counts: Pairs, *, counted: bool = True) -> tuple[Goal, ...]:

@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from pathlib import Path
 from types import MappingProxyType
 
 from swarm_iac.model.placement import Allocation, Goal, Placement, Proof, Unplaced
@@ -38,7 +37,14 @@ from swarm_iac.solver.decide.guided import guided
 from swarm_iac.solver.decide.large import fill
 from swarm_iac.solver.decide.large import goals as goals_of_large
 from swarm_iac.solver.decide.moves import moves_with_causes
-from swarm_iac.solver.decide.proofs import preferences, still_bounded, with_failures
+from swarm_iac.solver.decide.proofs import (
+    failed_after,
+    preferences,
+    still_bounded,
+    where_failed,
+    with_failures,
+    with_goals,
+)
 from swarm_iac.solver.decide.small import complete, decided
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import (
@@ -77,6 +83,8 @@ from swarm_iac.solver.unexplained import Unexplained
 
 #: The digest in a proof whose placement may still change.
 UNSIGNED = ""
+#: The goals of a placement with what bounds them, where that is not worked out yet.
+Bounded = Callable[[], tuple[Goal, ...]]
 
 
 @dataclass(frozen=True)
@@ -142,15 +150,33 @@ def unexplained(
     snapshot = shared(snapshot, most)
     whole = replace(whole, shares=snapshot.shares)
     large = scale.large(snapshot)
+
+    def settled(found: Solution) -> Solution:
+        if repair and not (large and watch.stopped):
+            found = _whole(snapshot, classified, found, watch)
+        return _on_one(snapshot, classified, most, found, watch)
+
+    bounded: Bounded | None = None
     with listening() as failures:
         try:
-            found = _best(snapshot, classified, most, moves, watch, scale, repair=repair, trial=trial)
-            if repair and not (large and watch.stopped):
-                found = _whole(snapshot, classified, found, watch)
-            found = _on_one(snapshot, classified, most, found, watch)
+            first, bounded = _best(snapshot, classified, most, moves, watch, scale, repair=repair, trial=trial)
+            found = settled(first)
         except Exception as error:
             found = _on_one(snapshot, classified, most, rescued(snapshot, classified, most, error, watch), watch)
-    return Unexplained(with_failures(found, failures), whole, watch, large)
+            bounded = None
+
+    def proven() -> Solution:
+        assert bounded is not None, "asked only where bounds are not known"
+        with listening() as later:
+            try:
+                told = settled(with_goals(first, bounded(), stopped=watch.stopped))
+            except Exception as error:
+                told = failed_after(found, error)
+            if told.placement != found.placement:  # ended by hand meanwhile: what was decided stands
+                told = found
+        return with_failures(told, [*failures, *later])
+
+    return Unexplained(with_failures(found, failures), whole, watch, large, proven if bounded else None)
 
 
 def _whole(snapshot: Snapshot, classified: Classified, found: Solution, watch: Watch) -> Solution:
@@ -203,12 +229,8 @@ def rescued(snapshot: Snapshot, classified: Classified, most: dict[str, int], er
     """What stays and a greedy pass for the rest, bounded by counting; the proof says what failed."""
     task = repair_task(snapshot, classified)
     counts = fixed_by(task) + greedy(task, watch.ended)
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    where = f" at {Path(at.tb_frame.f_code.co_filename).name}:{at.tb_lineno}" if at is not None else ""
     goals = (*goals_of_large(snapshot, counts, most, Bounds()), moves_goal(snapshot, classified, counts))
-    return _large_solution(snapshot, classified, counts, goals, 0, watch, {"failed": f"{type(error).__name__}{where}: {error}"})
+    return _large_solution(snapshot, classified, counts, goals, 0, watch, {"failed": where_failed(error)})
 
 
 def _best(
@@ -221,7 +243,7 @@ def _best(
     *,
     repair: bool,
     trial: bool,
-) -> Solution:
+) -> tuple[Solution, Bounded | None]:
     if not repair:
         task, haste = replace(full_task(snapshot, classified), budget=moves), scale.large(snapshot)
         left = in_all(snapshot, FROM_NOTHING)
@@ -231,26 +253,24 @@ def _best(
     else:
         found, counts, cut = decided(snapshot, classified, most, watch, wide=len(snapshot.nodes) > scale.nodes, trial=trial)
     placement = _placement(snapshot, classified, counts, watch)
-    return Solution(
-        placement=placement,
-        proof=_proof(snapshot.stack, found, cut=cut, stopped=watch.stopped),
-        moves=moves_with_causes(snapshot, classified, placement),
-    )
+    proof = _proof(snapshot.stack, found, cut=cut, stopped=watch.stopped)
+    return Solution(placement=placement, proof=proof, moves=moves_with_causes(snapshot, classified, placement)), None
 
 
-def _filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch) -> Solution:
+def _filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch) -> tuple[Solution, Bounded | None]:
     """A large fleet on which nothing runs yet."""
     effort = snapshot.stack.solve.effort
     task = repair_task(snapshot, classified)
     watch.phase("placing all by priority")
     counts = greedy(task, watch.ended)
-    rounds, bounds = 0, Bounds()
-    watch.tell(goals_of_large(snapshot, counts, most, bounds))
+    rounds, known = 0, Bounds()
+    watch.tell(goals_of_large(snapshot, counts, most, known))
     if any(request.gang for request in short(snapshot, counts)) and not watch.stopped:  # columns leave gangs where they are
         counts = max(
             (counts, *(greedy(task, watch.ended, order) for order in ORDERS[1:])), key=lambda one: total(snapshot, one)
         )
-    if not complete(counts, most) and not watch.stopped:
+    partly = not complete(counts, most) and not watch.stopped
+    if partly:
         watch.phase("filling nodes by columns")
 
         def better(found: Pairs) -> Pairs:
@@ -260,53 +280,65 @@ def _filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
             watch.tell(goals_of_large(snapshot, better(found), most, bounds))
 
         answer = fill(task, counts, effort, filling(snapshot, watch), tell)
-        counts, bounds, rounds = better(answer.counts), answer.bounds, answer.rounds
+        counts, known, rounds = better(answer.counts), answer.bounds, answer.rounds
         # Columns leave these where greedy put them.
         if any(not simple(one) for one in short(snapshot, counts)) and not watch.stopped:
             watch.phase("improving the placement")
             led = guided(task, most, TimeLimit(watch.ended, GUIDED[effort]))
             counts = counts if led is None else max(counts, led, key=lambda one: value(snapshot, one))
             counts = better(improved(snapshot, counts, RUINED[effort], watch.ended))
+    found = _large_solution(snapshot, classified, counts, goals_of_large(snapshot, counts, most, known), rounds, watch)
+
+    def bounded() -> tuple[Goal, ...]:
         watch.phase("bounding what any placement could hold")
-        if not bounds.together:
-            bounds = level_bounds(
-                snapshot, counts, most, effort, columns(snapshot, watch, large=True).part(BOUNDS["from nothing"])
-            )
-        limit = columns(snapshot, watch, large=True).part(OTHERS["from nothing"])
-        bounds = with_others(snapshot, counts, most, classified, bounds, limit)
-    return _large_solution(snapshot, classified, counts, goals_of_large(snapshot, counts, most, bounds), rounds, watch)
+        limit = columns(snapshot, watch, large=True)
+        part = limit.part(BOUNDS["from nothing"])
+        bounds = known if known.together else level_bounds(snapshot, counts, most, effort, part)
+        bounds = with_others(snapshot, counts, most, classified, bounds, limit.part(OTHERS["from nothing"]))
+        return goals_of_large(snapshot, counts, most, bounds)
+
+    return found, bounded if partly else None
 
 
-def _cleared(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch) -> Solution:
+def _cleared(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch) -> tuple[Solution, Bounded | None]:
     """A large fleet with a change."""
     effort = snapshot.stack.solve.effort
     watch.phase("placing what is new")
     task = repair_task(snapshot, classified)
     counts = fixed_by(task) + greedy(task, watch.ended)
-    rounds, bounds = 0, Bounds()
-    watch.tell(goals_of_large(snapshot, counts, most, bounds))
-    if not complete(counts, most) and not watch.stopped:
+    rounds, known = 0, Bounds()
+    watch.tell(goals_of_large(snapshot, counts, most, known))
+    before, partly = counts, not complete(counts, most) and not watch.stopped
+
+    def of_levels(counts: Pairs) -> Bounds:
         watch.phase("bounding what any placement could hold")
-        bounds = level_bounds(
-            snapshot, counts, most, effort, columns(snapshot, watch, large=True).part(BOUNDS["change"]), classified=classified
-        )
+        limit = columns(snapshot, watch, large=True).part(BOUNDS["change"])
+        return level_bounds(snapshot, counts, most, effort, limit, classified=classified)
+
+    if partly:
+        if not snapshot.shares:  # where teams share GPUs, no bound says that nothing more is to be had
+            known = of_levels(counts)
         watch.phase("freeing capacity for pending work")
-        before = counts
-        counts, rounds = cleared(snapshot, classified, most, counts, watch, FREED[effort], bounds, EACH)
+        counts, rounds = cleared(snapshot, classified, most, counts, watch, FREED[effort], known, EACH)
         counts = eased(snapshot, classified, restored(snapshot, classified, counts, watch.ended))
         if not watch.stopped:
             counts = kept_first(snapshot, classified, counts, watch.ended)
-        bounds = beside_it(snapshot, counts, before, most, classified, bounds, watch.ended)
+    watch.phase("counting the fewest moves")
+    moves = moves_goal(snapshot, classified, counts)
+    watch.tell((*goals_of_large(snapshot, counts, most, known), moves))
+    counts, moves = fewer(snapshot, classified, counts, moves, watch, columns(snapshot, watch, large=True).part(FEWER))
+    goals = (*goals_of_large(snapshot, counts, most, Bounds()), moves)
+    found = _large_solution(snapshot, classified, counts, goals, rounds, watch)
+
+    def bounded() -> tuple[Goal, ...]:
+        bounds = of_levels(counts) if snapshot.shares else known
+        bounds = beside_it(snapshot, counts, before, most, classified, bounds, watch.ended) if not snapshot.shares else bounds
         limit = columns(snapshot, watch, large=True).part(OTHERS["change"])
         deep = effort == "thorough"  # a person waits for a change, and seldom for the proof on what has no GPUs
         bounds = with_others(snapshot, counts, most, classified, bounds, limit, replicas=deep)
-    watch.phase("counting the fewest moves")
-    moves = moves_goal(snapshot, classified, counts)
-    watch.tell((*goals_of_large(snapshot, counts, most, bounds), moves))
-    counts, moves = fewer(snapshot, classified, counts, moves, watch, columns(snapshot, watch, large=True).part(FEWER))
-    return _large_solution(
-        snapshot, classified, counts, (*goals_of_large(snapshot, counts, most, bounds), moves), rounds, watch
-    )
+        return goals_of_large(snapshot, counts, most, bounds)
+
+    return found, bounded if partly else None
 
 
 def _large_solution(
