@@ -16,6 +16,7 @@ from swarm_iac.model.service.variants import applied, at, choice, chosen
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Solution, solve_declared, solve_keeping
 from swarm_iac.solver.decide import variants
+from swarm_iac.solver.decide.keep_size import keeping
 from swarm_iac.solver.snapshot.tasks import Pairs
 from tests.solver.fleets import HARDWARE, stack_of
 from tests.solver.oracle import accepted, best, every, reached, still
@@ -324,8 +325,8 @@ def test_tries_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     def counted(*args: Any, **keys: Any) -> Any:
         nonlocal count
         count += 1
-        return solve_keeping(*args, **keys)
+        return keeping(*args, **keys)
 
-    monkeypatch.setattr(variants, "solve_keeping", counted)
+    monkeypatch.setattr(variants, "keeping", counted)
     solve_declared(fleet({f"w{i}": varying(4, 3, 2) for i in range(8)}, nodes=2), Placement())
     assert count <= variants.TRIES["normal"]

@@ -33,7 +33,7 @@ def solve_declared(
     search = VariantSearch(stack, last, today, watch or Watch())
     best = search.raised(search.best())
     said = Said(search)
-    return said.named(said.asking(best))
+    return said.named(said.asking(replace(best, solution=best.told())))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Callable, Collection, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from swarm_iac.model import growth
@@ -21,7 +21,6 @@ from swarm_iac.solver.decide.solve import missing_of, unexplained
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.conflict import GANG, Causes, capacity_of, conflict
 from swarm_iac.solver.explain.lacking import code, lacking
-from swarm_iac.solver.explain.messages import KEEPS_DEVICES
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.snapshot import WorkloadRequest
 from swarm_iac.solver.solution import Solution
@@ -34,10 +33,30 @@ TRIES = 4
 SEEN = 20
 
 
+@dataclass(frozen=True)
+class Kept:
+    """A stack in which nothing grows that cannot, and its solution, to be compared with others: without bounds and reasons.
+
+    `told`: the same with them, and what is said of those that wait to grow. `barred`: has somebody that ran capacity, and only
+    its devices are taken?
+    """
+
+    stack: Stack
+    solution: Solution
+    told: Callable[[], Solution]
+    barred: Callable[[], bool]
+
+
 def solve_keeping(
     stack: Stack, last: Placement, *, today: datetime.date | None = None, watch: Watch | None = None
 ) -> tuple[Stack, Solution]:
-    """The stack in which nothing grows that cannot, and its solution, whose placement names what waits to grow.
+    """The stack in which nothing grows that cannot, and its solution, whose placement names what waits to grow."""
+    found = keeping(stack, last, today=today, watch=watch)
+    return found.stack, found.told()
+
+
+def keeping(stack: Stack, last: Placement, *, today: datetime.date | None = None, watch: Watch | None = None) -> Kept:
+    """The same before anybody asks how good it is, and why something is pending.
 
     Where something that ran loses its place, it is solved with nothing growing, too: more than is lost there of a priority
     is never lost. Then those that found no place keep their size, and this is repeated a few times; where that is not
@@ -45,16 +64,20 @@ def solve_keeping(
     was decided; what waits to grow does so where others that lost their slots left it capacity; and who held more than a
     limit allows gets what the limit admits beside those that stay.
     """
-    now, found = _growing(stack, last, today, watch)
-    barred = any(reason.rule == KEEPS_DEVICES for one in found.placement.unplaced for reason in one.reasons)
-    grows = any(_fits(stack, now, found.placement, one.workload, today) for one in found.placement.growing)
-    if not barred and not grows and not (found.placement.unplaced and _back_under(stack, last, found.placement, today)):
-        return now, found
-    bare = found.placement.model_copy(update={"unplaced": (), "growing": ()})
-    then, more = _growing(stack, bare, today, watch)
-    if not _only_more(last, found.placement, more.placement):
-        return now, found
-    return then, more.model_copy(update={"moves": found.moves})
+    found = _growing(stack, last, today, watch)
+    placement = found.solution.placement
+    grows = any(_fits(stack, found.stack, placement, one.workload, today) for one in placement.growing)
+    if not grows and not found.barred() and not (placement.unplaced and _back_under(stack, last, placement, today)):
+        return found
+    bare = placement.model_copy(update={"unplaced": (), "growing": ()})
+    more = _growing(stack, bare, today, watch)
+    if not _only_more(last, placement, more.solution.placement):
+        return found
+
+    def told() -> Solution:
+        return more.told().model_copy(update={"moves": found.solution.moves})
+
+    return replace(more, solution=more.solution.model_copy(update={"moves": found.solution.moves}), told=told)
 
 
 def _back_under(stack: Stack, last: Placement, placement: Placement, today: datetime.date | None) -> bool:
@@ -83,7 +106,7 @@ def _only_more(last: Placement, before: Placement, after: Placement) -> bool:
     return len(now) > len(pairs) or before.allocations != after.allocations
 
 
-def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: Watch | None) -> tuple[Stack, Solution]:
+def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: Watch | None) -> Kept:
     sizes = _sizes(stack, last)
 
     def tried(names: Collection[str], *, trial: bool) -> Unexplained:
@@ -91,8 +114,9 @@ def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: 
         return unexplained(now, last, today=today, watch=watch, trial=trial)
 
     found = tried((), trial=bool(sizes))
+    ran = {one.workload for one in last.allocations}
     if not sizes or not _lost(found, last):
-        return stack, found.explained()
+        return Kept(stack, found.placed(), found.explained, partial(found.lacks_devices, ran))
     base = tried(sizes, trial=False)
     floor = _by_priority(stack, _lost(base, last))
 
@@ -113,24 +137,34 @@ def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: 
         found = tried(waits, trial=False)  # what it stops is followed
     if loses_more(found):
         waits, found = {name: waits.get(name) or partial(_pushing, name) for name in sizes}, base
-    told = found.explained()
-    stand = {one.workload for one in told.placement.going()}
+    bare = found.placed()
+    stand = {one.workload for one in bare.placement.going()}
     # What has no place at its old size either asks for what is written.
     gone, waits = waits.keys() - stand, {name: why for name, why in waits.items() if name in stand}
     now = _at_sizes(stack, {name: sizes[name] for name in waits}) if waits else stack
+
+    def told() -> Solution:
+        answer = found.explained()
+        if gone:
+            answer = _asking(now, last, answer, gone, today)
+        if not waits:
+            return answer
+        growing = tuple(
+            (beside(stack, now, answer.placement, name, today) if turn < SEEN else None) or _as_named(name, waits[name]())
+            for turn, name in enumerate(sorted(waits))
+        )
+        placement = growth.with_sizes(stack, answer.placement.model_copy(update={"growing": growing}))
+        return answer.model_copy(update={"placement": placement})
+
     if gone:
-        told = _asking(now, last, told, gone, today)
-    if not waits:
-        return stack, told
-    growing = tuple(
-        (beside(stack, now, told.placement, name, today) if turn < SEEN else None) or _as_named(name, waits[name]())
-        for turn, name in enumerate(sorted(waits))
-    )
-    placement = growth.with_sizes(stack, told.placement.model_copy(update={"growing": growing}))
-    return now, told.model_copy(update={"placement": placement})
+        bare = _asking(now, last, bare, gone, today, reasons=False)
+    placement = bare.placement.model_copy(update={"growing": tuple(Growing(workload=name) for name in sorted(waits))})
+    return Kept(now, bare.model_copy(update={"placement": placement}), told, partial(found.lacks_devices, ran - gone))
 
 
-def _asking(now: Stack, last: Placement, told: Solution, gone: Set[str], today: datetime.date | None) -> Solution:
+def _asking(
+    now: Stack, last: Placement, told: Solution, gone: Set[str], today: datetime.date | None, *, reasons: bool = True
+) -> Solution:
     """With all that these lack of what is written, of which nothing stands, in place of what they lack of their old size."""
     before, beside_it = (snapshot_of(now, one, today) for one in (last, told.placement))
     causes = Causes(capacity_of(beside_it, told.placement))
@@ -138,8 +172,8 @@ def _asking(now: Stack, last: Placement, told: Solution, gone: Set[str], today: 
     def as_written(one: Unplaced) -> Unplaced:
         request = beside_it.requests[one.workload]
         more: dict[str, object] = {"missing": missing_of(before, before.requests[one.workload], set())}
-        if reasons := causes.of(request):
-            more |= {"reasons": reasons, "code": code(reasons), "nodes": lacking(causes.seen(request), request)}
+        if reasons and (found := causes.of(request)):
+            more |= {"reasons": found, "code": code(found), "nodes": lacking(causes.seen(request), request)}
         return one.model_copy(update=more)
 
     unplaced = tuple(as_written(one) if one.workload in gone else one for one in told.placement.unplaced)

@@ -10,7 +10,7 @@ import datetime
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -19,7 +19,7 @@ from swarm_iac.model.service import variants
 from swarm_iac.model.service.needs import reached
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Replicas, Workload
-from swarm_iac.solver.decide.keep_size import beside, solve_keeping
+from swarm_iac.solver.decide.keep_size import beside, keeping
 from swarm_iac.solver.decide.solve import SCALE
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.conflict import capacity_of, conflict
@@ -47,12 +47,13 @@ Choice = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Tried:
-    """A choice that was solved. `stack`: in effect."""
+    """A choice that was solved. `stack`: in effect. `solution`: as of `Kept`, and so is `told`."""
 
     choice: Choice
     score: tuple[Score, int]
     stack: Stack
     solution: Solution
+    told: Callable[[], Solution]
 
 
 @dataclass
@@ -104,7 +105,8 @@ class VariantSearch:
     def solved(self, choice: Choice) -> Tried:
         """The choice, solved as any stack is."""
         if choice not in self.tried:
-            now, found = solve_keeping(self.at(choice), self.last, today=self.today, watch=self.watch)
+            kept = keeping(self.at(choice), self.last, today=self.today, watch=self.watch)
+            now, found = kept.stack, kept.solution
             placed = Counter(one.workload for one in found.placement.allocations)
             waits = {one.workload for one in found.placement.growing}
             # What keeps its size in another variant than before would be a mixture of both.
@@ -116,7 +118,8 @@ class VariantSearch:
                 if name in waits - mixed:
                     missing[name] = (Fraction(_gpus(one) - _gpus(now.workloads[name])), Fraction(1, 2))
             moves = sum(not one.forced for one in found.moves)
-            self.tried[choice] = Tried(choice, (self.score(choice, self._sums(missing, placed), placed), moves), now, found)
+            score = self.score(choice, self._sums(missing, placed), placed), moves
+            self.tried[choice] = Tried(choice, score, now, found, kept.told)
         return self.tried[choice]
 
     def _lacking(self, name: str, now: Workload, placed: int, placement: Placement) -> Fraction:
@@ -302,7 +305,8 @@ class VariantSearch:
         if beside(asked, best.stack, best.solution.placement, name, self.today, whole=True) is not None:
             return None
         bare = best.solution.placement.model_copy(update={"unplaced": (), "growing": (), "lighter": ()})
-        now, found = solve_keeping(asked, bare, today=self.today, watch=self.watch)
+        kept = keeping(asked, bare, today=self.today, watch=self.watch)
+        found = kept.solution
         before, after = best.solution.placement, found.placement
         whole = sum(one.workload == name for one in after.allocations) == asked.workloads[name].members
         needs = self.stack.workloads[name].needs
@@ -314,7 +318,11 @@ class VariantSearch:
             *(one for one in best.solution.moves if workload_of(one.name) != name),
             *(m for m in found.moves if workload_of(m.name) == name),
         )
-        return Tried(choice, best.score, now, found.model_copy(update={"moves": moves}))
+
+        def told() -> Solution:
+            return kept.told().model_copy(update={"moves": moves})
+
+        return Tried(choice, best.score, kept.stack, found.model_copy(update={"moves": moves}), told)
 
     def _spare(self, best: Tried, name: str, asked: Stack) -> bool:
         """Has one replica of a workload a place, as `asked` has it, beside all that is placed, its own included?"""
