@@ -26,19 +26,22 @@ class Unexplained:
     """A solution that does not say yet why something is pending.
 
     `snapshot`: what it was decided from, with all ceilings: what cannot bind now may do so when a rule is given up. `large`: of
-    a large fleet. `proven`: the same placement with bounds, where those are not known yet: on a large fleet they take a third
-    of the time. Its proof has no digest of the placement yet: that of 10,000 allocations takes 0.15 s.
+    a large fleet. `proven`: the same placement with bounds, for so many times the usual effort, where they are not known yet:
+    on a large fleet they take a third of the time. Its proof has no digest of the placement yet: that of 10,000 allocations
+    takes 0.15 s.
     """
 
     solution: Solution
     snapshot: Snapshot
     watch: Watch
     large: bool
-    proven: Callable[[], Solution] | None = None
+    proven: Callable[[int], Solution] | None = None
 
-    def explained(self) -> Solution:
-        """With bounds and reasons; where the search was ended by hand those of SEEN workloads, of a large fleet of none."""
-        solution = self._proven()
+    def explained(self, times: int = 1) -> Solution:
+        """With bounds, for so many times the usual effort, and reasons: where the search was ended by hand those of SEEN
+        workloads, of a large fleet of none.
+        """
+        solution = self._proven(times)
         if not solution.placement.unplaced:
             return self._whole(solution, ())
         self.watch.phase("finding the reasons of what is pending")
@@ -72,8 +75,8 @@ class Unexplained:
     def _causes(self) -> Causes:
         return Causes(capacity_of(self.snapshot, self.solution.placement))
 
-    def _proven(self) -> Solution:
-        return self.proven() if self.proven else self.solution
+    def _proven(self, times: int = 1) -> Solution:
+        return self.proven(times) if self.proven else self.solution
 
     def _told(self, gone: Unplaced, *, seen: bool, counted: bool) -> Unplaced:
         request = self.snapshot.requests[gone.workload]

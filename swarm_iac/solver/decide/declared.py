@@ -33,7 +33,8 @@ def solve_declared(
     search = VariantSearch(stack, last, today, watch or Watch())
     best = search.raised(search.best())
     said = Said(search)
-    return said.named(said.asking(replace(best, solution=best.told())))
+    # The choices that are not taken are not bounded: theirs is the effort for the one that is.
+    return said.named(said.asking(replace(best, solution=best.told(len(search.tried)))))
 
 
 @dataclass(frozen=True)

@@ -37,13 +37,13 @@ SEEN = 20
 class Kept:
     """A stack in which nothing grows that cannot, and its solution, to be compared with others: without bounds and reasons.
 
-    `told`: the same with them, and what is said of those that wait to grow. `barred`: has somebody that ran capacity, and only
-    its devices are taken?
+    `told`: the same with them, and what is said of those that wait to grow; bounded with so many times the usual effort.
+    `barred`: has somebody that ran capacity, and only its devices are taken?
     """
 
     stack: Stack
     solution: Solution
-    told: Callable[[], Solution]
+    told: Callable[[int], Solution]
     barred: Callable[[], bool]
 
 
@@ -52,7 +52,7 @@ def solve_keeping(
 ) -> tuple[Stack, Solution]:
     """The stack in which nothing grows that cannot, and its solution, whose placement names what waits to grow."""
     found = keeping(stack, last, today=today, watch=watch)
-    return found.stack, found.told()
+    return found.stack, found.told(1)
 
 
 def keeping(stack: Stack, last: Placement, *, today: datetime.date | None = None, watch: Watch | None = None) -> Kept:
@@ -74,8 +74,8 @@ def keeping(stack: Stack, last: Placement, *, today: datetime.date | None = None
     if not _only_more(last, placement, more.solution.placement):
         return found
 
-    def told() -> Solution:
-        return more.told().model_copy(update={"moves": found.solution.moves})
+    def told(times: int) -> Solution:
+        return more.told(times).model_copy(update={"moves": found.solution.moves})
 
     return replace(more, solution=more.solution.model_copy(update={"moves": found.solution.moves}), told=told)
 
@@ -143,8 +143,8 @@ def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: 
     gone, waits = waits.keys() - stand, {name: why for name, why in waits.items() if name in stand}
     now = _at_sizes(stack, {name: sizes[name] for name in waits}) if waits else stack
 
-    def told() -> Solution:
-        answer = found.explained()
+    def told(times: int) -> Solution:
+        answer = found.explained(times)
         if gone:
             answer = _asking(now, last, answer, gone, today)
         if not waits:

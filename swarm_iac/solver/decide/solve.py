@@ -83,8 +83,8 @@ from swarm_iac.solver.unexplained import Unexplained
 
 #: The digest in a proof whose placement may still change.
 UNSIGNED = ""
-#: The goals of a placement with what bounds them, where that is not worked out yet.
-Bounded = Callable[[], tuple[Goal, ...]]
+#: The goals of a placement with what bounds them, where that is not worked out yet; with so many times the usual effort.
+Bounded = Callable[[int], tuple[Goal, ...]]
 
 
 @dataclass(frozen=True)
@@ -165,11 +165,11 @@ def unexplained(
             found = _on_one(snapshot, classified, most, rescued(snapshot, classified, most, error, watch), watch)
             bounded = None
 
-    def proven() -> Solution:
+    def proven(times: int) -> Solution:
         assert bounded is not None, "asked only where bounds are not known"
         with listening() as later:
             try:
-                told = settled(with_goals(first, bounded(), stopped=watch.stopped))
+                told = settled(with_goals(first, bounded(times), stopped=watch.stopped))
             except Exception as error:
                 told = failed_after(found, error)
             if told.placement != found.placement:  # ended by hand meanwhile: what was decided stands
@@ -289,7 +289,7 @@ def _filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
             counts = better(improved(snapshot, counts, RUINED[effort], watch.ended))
     found = _large_solution(snapshot, classified, counts, goals_of_large(snapshot, counts, most, known), rounds, watch)
 
-    def bounded() -> tuple[Goal, ...]:
+    def bounded(_: int) -> tuple[Goal, ...]:  # a quarter of all effort is enough
         watch.phase("bounding what any placement could hold")
         limit = columns(snapshot, watch, large=True)
         part = limit.part(BOUNDS["from nothing"])
@@ -310,9 +310,9 @@ def _cleared(snapshot: Snapshot, classified: Classified, most: dict[str, int], w
     watch.tell(goals_of_large(snapshot, counts, most, known))
     before, partly = counts, not complete(counts, most) and not watch.stopped
 
-    def of_levels(counts: Pairs) -> Bounds:
+    def of_levels(counts: Pairs, times: int = 1) -> Bounds:
         watch.phase("bounding what any placement could hold")
-        limit = columns(snapshot, watch, large=True).part(BOUNDS["change"])
+        limit = columns(snapshot, watch, large=True).part(BOUNDS["change"] * times)
         return level_bounds(snapshot, counts, most, effort, limit, classified=classified)
 
     if partly:
@@ -330,11 +330,11 @@ def _cleared(snapshot: Snapshot, classified: Classified, most: dict[str, int], w
     goals = (*goals_of_large(snapshot, counts, most, Bounds()), moves)
     found = _large_solution(snapshot, classified, counts, goals, rounds, watch)
 
-    def bounded() -> tuple[Goal, ...]:
-        bounds = of_levels(counts) if snapshot.shares else known
+    def bounded(times: int) -> tuple[Goal, ...]:
+        bounds = of_levels(counts, times) if snapshot.shares else known
         bounds = beside_it(snapshot, counts, before, most, classified, bounds, watch.ended) if not snapshot.shares else bounds
-        limit = columns(snapshot, watch, large=True).part(OTHERS["change"])
-        deep = effort == "thorough"  # a person waits for a change, and seldom for the proof on what has no GPUs
+        limit = columns(snapshot, watch, large=True).part(OTHERS["change"] * times)
+        deep = effort == "thorough" or times > 1  # a person waits for a change, and seldom for the proof on what has no GPUs
         bounds = with_others(snapshot, counts, most, classified, bounds, limit, replicas=deep)
         return goals_of_large(snapshot, counts, most, bounds)
 

@@ -53,7 +53,7 @@ class Tried:
     score: tuple[Score, int]
     stack: Stack
     solution: Solution
-    told: Callable[[], Solution]
+    told: Callable[[int], Solution]
 
 
 @dataclass
@@ -319,8 +319,8 @@ class VariantSearch:
             *(m for m in found.moves if workload_of(m.name) == name),
         )
 
-        def told() -> Solution:
-            return kept.told().model_copy(update={"moves": moves})
+        def told(times: int) -> Solution:
+            return kept.told(times).model_copy(update={"moves": moves})
 
         return Tried(choice, best.score, kept.stack, found.model_copy(update={"moves": moves}), told)
 
