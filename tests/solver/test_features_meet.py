@@ -105,9 +105,9 @@ def test_a_gang_that_could_not_grow_and_lost_its_place_is_pending_with_all_of_it
     stack = stack_of({"l": NODES["l"]}, new, hardware=SHAPES)
     sought, explained = [], Unexplained.explained
 
-    def counted(self: Unexplained) -> Solution:
+    def counted(self: Unexplained, times: int) -> Solution:
         sought.append(self)
-        return explained(self)
+        return explained(self, times)
 
     monkeypatch.setattr(Unexplained, "explained", counted)
     then, after = solve_keeping(stack, last)

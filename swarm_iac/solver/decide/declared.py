@@ -34,7 +34,7 @@ def solve_declared(
     best = search.raised(search.best())
     said = Said(search)
     # The choices that are not taken are not bounded: theirs is the effort for the one that is.
-    return said.named(said.asking(replace(best, solution=best.told(len(search.tried)))))
+    return said.named(said.asking(replace(best, solution=best.told(search.tries))))
 
 
 @dataclass(frozen=True)

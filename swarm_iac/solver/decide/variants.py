@@ -82,7 +82,7 @@ class VariantSearch:
         self.total = math.prod(len(each) for each in self.options.values())
         self.floor = self._sums({}, None)
         large = len(self.running.requests) * len(self.running.nodes) > SCALE.pairs
-        self.most = (FEW if large else TRIES)[self.stack.solve.effort]
+        self.most = self.tries = (FEW if large else TRIES)[self.stack.solve.effort]
 
     def _options(self, name: str) -> tuple[int, ...]:
         """The variants that may be chosen now: of what runs and may stay its own and lighter ones, of what ended its own.
@@ -227,7 +227,11 @@ class VariantSearch:
 
         Where the lightest are worse, others are made lighter instead. Both in turn, until neither is better.
         """
-        best = min(best, self.solved(tuple(self.options[name][-1] for name in self.names)), key=lambda one: one.score)
+        lightest = tuple(self.options[name][-1] for name in self.names)
+        if self._bound(lightest) < best.score[0]:
+            best = min(best, self.solved(lightest), key=lambda one: one.score)
+        else:
+            self.most -= 1  # known without being solved, as where it would interrupt what runs
         while True:
             found = self._lowered(self._lifted(best))
             if found is best:
