@@ -330,3 +330,18 @@ def test_tries_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(variants, "keeping", counted)
     solve_declared(fleet({f"w{i}": varying(4, 3, 2) for i in range(8)}, nodes=2), Placement())
     assert count <= variants.TRIES["normal"]
+
+
+def test_what_would_interrupt_all_that_runs_is_not_even_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    works = {f"w{i}": varying(2, 1, kind="batch") for i in range(13)}
+    first = solve_declared(fleet(works, nodes=7), Placement())[1]
+    tried = []
+
+    def watched(stack: Stack, *args: Any, **keys: Any) -> Any:
+        tried.append(sum(one.each.gpus.count == 1 for one in stack.workloads.values()))
+        return keeping(stack, *args, **keys)
+
+    monkeypatch.setattr(variants, "keeping", watched)
+    solution = after(fleet(works | {"b": work(4)}, nodes=7), first)
+    assert [one.workload for one in solution.placement.unplaced] == ["b"] and solution.moves == ()
+    assert max(tried) < 13, tried
