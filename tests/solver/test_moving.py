@@ -249,6 +249,16 @@ def test_a_replica_more_is_new_although_others_of_its_workload_run() -> None:
     assert found == Counter({("many", "n0"): 1, ("one", "n0"): 1})
 
 
+def test_a_replica_more_is_no_move_where_one_that_could_stay_has_moved_already() -> None:
+    """The budget is used up by the one on n1, and `w` has as many replicas again as could stay."""
+    nodes = {f"n{i}": {"hardware": "l40s"} for i in range(2)}
+    two = {"each": {"gpus": 2}}
+    last = solve(stack_of({"n0": nodes["n0"]}, {"w": two | {"replicas": 2}})).placement
+    snapshot = snapshot_of(stack_of(nodes, {"w": two | {"replicas": 3}, "x": two}, solve={"moves": 1}), last)
+    counts: Pairs = Counter({("w", "n0"): 1, ("w", "n1"): 1, ("x", "n0"): 1})
+    assert restored(snapshot, classify(snapshot), counts, lambda: False) == counts + Counter({("w", "n1"): 1})
+
+
 def test_who_lost_its_place_does_not_come_up_elsewhere_in_the_same_change() -> None:
     """A lost node brings a user back under a lowered limit, so all is decided once more: no way around `solve.moves`."""
     nodes = {f"n{i}": {"hardware": "l40s", "labels": {"at": f"n{i}"}} for i in range(3)}

@@ -62,7 +62,7 @@ def keeping(stack: Stack, last: Placement, *, today: datetime.date | None = None
     is never lost. Then those that found no place keep their size, and this is repeated a few times; where that is not
     enough, all do. A replica that lost its slot since others take its devices restarts with different ones, beside all that
     was decided; what waits to grow does so where others that lost their slots left it capacity; and who held more than a
-    limit allows gets what the limit admits beside those that stay.
+    limit allows gets what the limit admits beside those that stay. For all of that nobody moves.
     """
     found = _growing(stack, last, today, watch)
     placement = found.solution.placement
@@ -70,14 +70,16 @@ def keeping(stack: Stack, last: Placement, *, today: datetime.date | None = None
     if not grows and not found.barred() and not (placement.unplaced and _back_under(stack, last, placement, today)):
         return found
     bare = placement.model_copy(update={"unplaced": (), "growing": ()})
-    more = _growing(stack, bare, today, watch)
+    still = stack.model_copy(update={"solve": stack.solve.model_copy(update={"moves": 0})})
+    more = _growing(still, bare, today, watch)
     if not _only_more(last, placement, more.solution.placement):
         return found
 
     def told(times: int) -> Solution:
         return more.told(times).model_copy(update={"moves": found.solution.moves})
 
-    return replace(more, solution=more.solution.model_copy(update={"moves": found.solution.moves}), told=told)
+    then = stack if more.stack is still else more.stack.model_copy(update={"solve": stack.solve})
+    return replace(more, stack=then, solution=more.solution.model_copy(update={"moves": found.solution.moves}), told=told)
 
 
 def _back_under(stack: Stack, last: Placement, placement: Placement, today: datetime.date | None) -> bool:

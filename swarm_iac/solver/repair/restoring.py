@@ -30,6 +30,7 @@ def restored(
     if not free:
         return counts
     stood: Pairs = Counter({pair: count for pair, count in classified.stand.items() if pair[0] in free})
+    stay, moved_already = _left_to_move(stood, counts, placed)
     soft: Pairs = Counter((a.workload, a.node) for a in classified.soft.values() if a.workload in free)
     capacity = capacity_beside(snapshot, classified, counts)
     moved = moves_of(snapshot, classified, counts)
@@ -37,8 +38,8 @@ def restored(
         snapshot,
         capacity,
         free,
-        stay=stood - counts,
-        soft=soft - (counts - stood),  # of those that had to change some are placed there already
+        stay=stay,
+        soft=soft - (counts - stood) + moved_already,  # of those that had to change some are placed there already
         running=Counter({name: max(0, len(ones) - placed[name]) for name, ones in snapshot.running.items() if name in free}),
         budget=max(0, int(snapshot.stack.solve.moves) - moved),
         cards=_left_cards(snapshot, classified, free, capacity),
@@ -47,6 +48,19 @@ def restored(
     found = counts + greedy(task, stop)
     # How parts of GPUs share cards is exact only for all of them together.
     return found if moves_of(snapshot, classified, found) <= max(moved, int(snapshot.stack.solve.moves)) else counts
+
+
+def _left_to_move(stood: Pairs, counts: Pairs, placed: Counter[str]) -> tuple[Pairs, Pairs]:
+    """Of the places that somebody has left: those for whom a place elsewhere is one move more, and those that moved already.
+
+    One replica more of w is one move more as long as  placed_w < Σ_n stand_wn.
+    """
+    left, rest = Counter({name: count - placed[name] for name, count in by_workload(stood).items()}), stood - counts
+    stay: Pairs = Counter()
+    for (name, node), count in sorted(rest.items()):
+        stay[name, node] = max(0, min(count, left[name]))
+        left[name] -= stay[name, node]
+    return +stay, rest - stay
 
 
 def _left_cards(
