@@ -51,16 +51,18 @@ _NUMA = (NODE[GPUS].noun, NODE[CORES].noun, NODE[MEMORY].noun)
 
 def forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: frozenset[str], *, lower: str) -> Reason:
     """One rule of a conflict as a reason. `lower`: what the capacity leaves out of a lower priority."""
+    budget = BUDGETS.get(rule)
+    if budget and budget.by_model and (held := next(of_models.over(capacity.snapshot, request, budget), None)):
+        return over_limit(capacity.snapshot, held)  # of all that is held
     found = _forbids(capacity, request, rule, core)
-    return found.model_copy(update={"text": f"{found.text}, not counting {lower}"}) if lower and rule in BUDGETS else found
+    return found.model_copy(update={"text": f"{found.text}, not counting {lower}"}) if lower and budget else found
 
 
 def _forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: frozenset[str]) -> Reason:
     here = f"workloads.{request.name}"
     if budget := BUDGETS.get(rule):
         if budget.by_model:
-            held = next(of_models.over(capacity.snapshot, request, budget), None)
-            return over_limit(capacity.snapshot, held) if held else of_models.reason(capacity, request, budget)
+            return of_models.reason(capacity, request, budget)
         of_node = of_racks.supply if budget.level == "supply" else _on_node if budget.level in ("machine", "node") else None
         if of_node:
             return of_node(capacity, request, budget, core)

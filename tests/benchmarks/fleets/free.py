@@ -231,6 +231,11 @@ class Free:
             self.models[who, model] + need <= limits[model] for who, limits in self._limits(request.user) if model in limits
         )
 
+    def above_models(self, name: str, node: str) -> bool:
+        """Is a limit on the node's GPU model exceeded by what is held?"""
+        user, model = self.stack.workloads[name].user, self.stack.hardware_of(node).gpus.model
+        return any(self.models[who, model] > limits[model] for who, limits in self._limits(user) if model in limits)
+
     def _limits(self, user: str) -> list[tuple[str, dict[str, int]]]:
         if user not in self.limits:
             self.limits[user] = list(by_model.ceilings(self.stack, user, self.today))

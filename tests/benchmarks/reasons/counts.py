@@ -22,8 +22,11 @@ _ONE = {"is": "are", "has": "have", "lacks": "lack", "holds": "hold"}
 
 def counted(stack: Stack, placement: Placement, name: str, today: datetime.date, *, lower: bool) -> Counter[str]:
     """How many nodes keep the workload out, by the first thing that does. `lower`: those of a lower priority are away."""
-    free = Free(stack, today, without_lower(stack, placement, name) if lower else placement.allocations)
-    return Counter(_first(stack, free, name, node) for node in stack.nodes)
+    whole = Free(stack, today, placement.allocations)
+    free = Free(stack, today, without_lower(stack, placement, name)) if lower else whole
+    # Where a limit is exceeded already nobody is admitted, whoever might stop for it.
+    over = {node for node in stack.nodes if whole.above_models(name, node)}
+    return Counter(_first(stack, free, name, node, over) for node in stack.nodes)
 
 
 def without_lower(stack: Stack, placement: Placement, name: str) -> list[Allocation]:
@@ -65,8 +68,10 @@ def told(text: str) -> Counter[str]:
     return found
 
 
-def _first(stack: Stack, free: Free, name: str, node: str) -> str:
-    found = itertools.chain(_unsuited(stack, name, node), _short(stack, free, name, node), _shape(stack, free, name, node))
+def _first(stack: Stack, free: Free, name: str, node: str, over: set[str]) -> str:
+    found = itertools.chain(
+        _unsuited(stack, name, node), _short(stack, free, name, node), _shape(stack, free, name, node, over)
+    )
     return next(found, "have capacity for one")
 
 
@@ -160,7 +165,7 @@ def _rack(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
             yield "lack power of the rack"
 
 
-def _shape(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
+def _shape(stack: Stack, free: Free, name: str, node: str, over: set[str]) -> Iterator[str]:
     where, others = stack.workloads[name].place, free.stands[name]
     if where.spread and any(place(stack, a.node, where.spread) == place(stack, node, where.spread) for a in others):
         yield "hold a replica already"
@@ -174,7 +179,7 @@ def _shape(stack: Stack, free: Free, name: str, node: str) -> Iterator[str]:
     if where.apart and any(free.near(name, node)):
         yield "are too near to another workload with `apart`"
     workload = stack.workloads[name]
-    if not free.below_models(name, node):
+    if node in over or not free.below_models(name, node):
         yield "have a GPU model whose limit is used up"
     if where.numa and any(size(workload)[:2]) and free.devices(workload, node) is None:
         yield "have it free only over several NUMA nodes"
