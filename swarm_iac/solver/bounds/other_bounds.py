@@ -67,17 +67,16 @@ def beside_it(
     """`bounds`, found beside `before`, for `counts`: by relaxation alone from the first priority on that lost replicas.
 
     A bound on what a priority could hold of its own is of all placements in which those above it, and those of it that run,
-    have what they had, and teams of what they are due: it holds as long as each has no less.
+    have what they had: it holds as long as each has no less. Not for teams that share GPUs, who have what they are due as well.
     """
+    assert snapshot.shares is None, "there bounds are worked out beside `counts`"
     known = PriorityBounds(snapshot, possible, TimeLimit(stop, 0.0), classified)
     placed, was = by_workload(counts), by_workload(before)
-    due, due_before = within(snapshot, counts), within(snapshot, before)
     found = replace(bounds, own=dict(bounds.own))
     less = False
     for level in sorted({request.priority for request in snapshot.requests.values()}, reverse=True):
         all_of_it = [request for request in snapshot.requests.values() if request.priority == level]
         less = less or any(placed[request.name] < was[request.name] for request in all_of_it)
-        less = less or any(now < then for now, then in zip(due.get(level, ()), due_before.get(level, ()), strict=True))
         if not less:
             continue
         found.own.pop(level, None)

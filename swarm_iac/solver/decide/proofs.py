@@ -1,23 +1,44 @@
-"""What of a proof changes where the placement did, or an engine failed?"""
+"""What does a proof say? And what of it changes where the placement did, or an engine failed?"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
-from swarm_iac.model.placement import Goal
+from swarm_iac.model.placement import Goal, Proof
+from swarm_iac.model.stack import Stack
+from swarm_iac.solver.backend.cpsat import SEED
 from swarm_iac.solver.balance.besides import beside_value, least_beside, shy
 from swarm_iac.solver.balance.nearest import near_value, nearby
 from swarm_iac.solver.balance.preferred import choosy, lacks_value, least_lacks
 from swarm_iac.solver.bounds.gpu_bounds import Bounds
 from swarm_iac.solver.decide.large import goals
+from swarm_iac.solver.exact.search import EFFORT, Found
+from swarm_iac.solver.exact.watch import goals_of
 from swarm_iac.solver.explain.counting import EVERY, on_node
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.suitability import hindering
 from swarm_iac.solver.snapshot.tasks import Pairs, by_workload
 from swarm_iac.solver.solution import Solution
+
+#: The digest in a proof whose placement may still change.
+UNSIGNED = ""
+
+
+def proof_of(stack: Stack, found: Found, *, cut: bool, stopped: bool) -> Proof:
+    """Of what a search found. `cut`: it ended early; `stopped`: by hand."""
+    goals = tuple(goal for aim, value, bound in found.scores for goal in goals_of(aim, value, bound))
+    effort = {"effort": stack.solve.effort, "per_goal": str(EFFORT[stack.solve.effort])}
+    return Proof(
+        optimal=not cut and all(goal.value == goal.bound for goal in goals),
+        goals=goals,
+        solver=f"OR-Tools CP-SAT {version('ortools')}",
+        parameters={"workers": 1, "seed": SEED, **effort, **({"cut": "by hand"} if stopped else {})},
+        placement=UNSIGNED,
+    )
 
 
 def still_bounded(goals: tuple[Goal, ...], before: tuple[Goal, ...]) -> tuple[Goal, ...]:

@@ -38,8 +38,10 @@ from swarm_iac.solver.decide.large import fill
 from swarm_iac.solver.decide.large import goals as goals_of_large
 from swarm_iac.solver.decide.moves import moves_with_causes
 from swarm_iac.solver.decide.proofs import (
+    UNSIGNED,
     failed_after,
     preferences,
+    proof_of,
     still_bounded,
     where_failed,
     with_failures,
@@ -60,8 +62,7 @@ from swarm_iac.solver.exact.effort import (
     filling,
     in_all,
 )
-from swarm_iac.solver.exact.search import EFFORT, Found
-from swarm_iac.solver.exact.watch import Watch, goals_of
+from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.fewest_moves import moves_goal
@@ -81,8 +82,6 @@ from swarm_iac.solver.snapshot.value import total
 from swarm_iac.solver.solution import Solution
 from swarm_iac.solver.unexplained import Unexplained
 
-#: The digest in a proof whose placement may still change.
-UNSIGNED = ""
 #: The goals of a placement with what bounds them, where that is not worked out yet; with so many times the usual effort.
 Bounded = Callable[[int], tuple[Goal, ...]]
 
@@ -253,7 +252,7 @@ def _best(
     else:
         found, counts, cut = decided(snapshot, classified, most, watch, wide=len(snapshot.nodes) > scale.nodes, trial=trial)
     placement = _placement(snapshot, classified, counts, watch)
-    proof = _proof(snapshot.stack, found, cut=cut, stopped=watch.stopped)
+    proof = proof_of(snapshot.stack, found, cut=cut, stopped=watch.stopped)
     return Solution(placement=placement, proof=proof, moves=moves_with_causes(snapshot, classified, placement)), None
 
 
@@ -292,8 +291,8 @@ def _filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
     def bounded(_: int) -> tuple[Goal, ...]:  # a quarter of all effort is enough
         watch.phase("bounding what any placement could hold")
         limit = columns(snapshot, watch, large=True)
-        part = limit.part(BOUNDS["from nothing"])
-        bounds = known if known.together else level_bounds(snapshot, counts, most, effort, part)
+        of_levels = limit.part(BOUNDS["from nothing"])
+        bounds = known if known.together else level_bounds(snapshot, counts, most, effort, of_levels)
         bounds = with_others(snapshot, counts, most, classified, bounds, limit.part(OTHERS["from nothing"]))
         return goals_of_large(snapshot, counts, most, bounds)
 
@@ -327,16 +326,19 @@ def _cleared(snapshot: Snapshot, classified: Classified, most: dict[str, int], w
     moves = moves_goal(snapshot, classified, counts)
     watch.tell((*goals_of_large(snapshot, counts, most, known), moves))
     counts, moves = fewer(snapshot, classified, counts, moves, watch, columns(snapshot, watch, large=True).part(FEWER))
-    goals = (*goals_of_large(snapshot, counts, most, Bounds()), moves)
-    found = _large_solution(snapshot, classified, counts, goals, rounds, watch)
+    found = _large_solution(
+        snapshot, classified, counts, (*goals_of_large(snapshot, counts, most, Bounds()), moves), rounds, watch
+    )
 
     def bounded(times: int) -> tuple[Goal, ...]:
-        bounds = of_levels(counts, times) if snapshot.shares else known
-        bounds = beside_it(snapshot, counts, before, most, classified, bounds, watch.ended) if not snapshot.shares else bounds
+        if snapshot.shares:
+            bounds = of_levels(counts, times)
+        else:
+            bounds = beside_it(snapshot, counts, before, most, classified, known, watch.ended)
         limit = columns(snapshot, watch, large=True).part(OTHERS["change"] * times)
         deep = effort == "thorough" or times > 1  # a person waits for a change, and seldom for the proof on what has no GPUs
-        bounds = with_others(snapshot, counts, most, classified, bounds, limit, replicas=deep)
-        return goals_of_large(snapshot, counts, most, bounds)
+        others = with_others(snapshot, counts, most, classified, bounds, limit, replicas=deep)
+        return goals_of_large(snapshot, counts, most, others)
 
     return found, bounded if partly else None
 
@@ -385,15 +387,3 @@ def missing_of(snapshot: Snapshot, request: WorkloadRequest, placed: set[int]) -
     ran = [a.index for a in snapshot.running.get(request.name, ()) if a.index not in placed]
     fresh = [i for i in snapshot.numbers(request) if i not in placed and i not in ran]
     return tuple(sorted((ran + fresh)[: max(0, request.wanted - len(placed))]))
-
-
-def _proof(stack: Stack, found: Found, *, cut: bool, stopped: bool) -> Proof:
-    goals = tuple(goal for aim, value, bound in found.scores for goal in goals_of(aim, value, bound))
-    effort = {"effort": stack.solve.effort, "per_goal": str(EFFORT[stack.solve.effort])}
-    return Proof(
-        optimal=not cut and all(goal.value == goal.bound for goal in goals),
-        goals=goals,
-        solver=f"OR-Tools CP-SAT {version('ortools')}",
-        parameters={"workers": 1, "seed": SEED, **effort, **({"cut": "by hand"} if stopped else {})},
-        placement=UNSIGNED,
-    )
