@@ -1,6 +1,7 @@
 """Who moves so that the next finds a place, where one search over all does not tell?
 
 Capacity is freed for one unplaced workload after the other, a few nodes at a time; what that moved without need goes home.
+Where nothing runs yet the same improves a placement, each time by a workload that has hardly been tried.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.repair.neighbourhood import neighbourhood, short
 from swarm_iac.solver.repair.newcomers import made_way
+from swarm_iac.solver.repair.ruin_recreate import value
 from swarm_iac.solver.repair.undo_moves import net, undo_moves
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs
@@ -25,6 +27,8 @@ from swarm_iac.solver.snapshot.value import size, within
 #: Neighbourhoods that are tried in all, and for one workload.
 ROUNDS = {"quick": 4, "normal": 24, "thorough": 100}
 ATTEMPTS = 3
+#: Where nothing runs, for one workload; and the part of what is left that one search has.
+AROUND, ONE = 6, 0.3
 #: Of the effort of all searches together, what it counts to look at one node when a neighbourhood is chosen.
 LOOKED = 4e-4
 
@@ -69,6 +73,34 @@ def cleared(
         if kept and net(snapshot, classified, found) > net(snapshot, classified, counts):
             counts = found
     return counts, rounds
+
+
+def exchanged(
+    snapshot: Snapshot, classified: Classified, most: dict[str, int], counts: Pairs, watch: Watch, left: float
+) -> Pairs:
+    """A placement on a fleet on which nothing runs that is worth at least as much as `counts`.
+
+    All on a few nodes is decided again, exactly, so that one that is pending may come in: gangs first, the largest first, of
+    whatever priority, since what is wrong with a placement is seldom wrong with the highest. `left`: deterministic time.
+    """
+    tried: Counter[str] = Counter()
+
+    def turn(request: WorkloadRequest) -> tuple[object, ...]:
+        gang = request.members if request.gang else 0
+        return tried[request.name], not gang, -size(request) * max(1, gang), -request.priority, request.name
+
+    while left > 0 and not watch.stopped:
+        request = min((one for one in short(snapshot, counts) if tried[one.name] < AROUND), key=turn, default=None)
+        if request is None:
+            break
+        task = neighbourhood(snapshot, classified, counts, request, tried[request.name])
+        tried[request.name] += 1
+        left -= LOOKED * len(snapshot.nodes)
+        if task is not None:
+            near, found, _ = attempt(snapshot, task, most, counts, True, watch, haste=True, left=left * ONE)
+            left -= near.spent
+            counts = max(counts, found, key=lambda one: value(snapshot, one))
+    return counts
 
 
 def kept_first(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Callable[[], bool]) -> Pairs:

@@ -31,7 +31,7 @@ def solve_declared(
     if not variants.varied(stack):
         return solve_keeping(stack, last, today=today, watch=watch)
     search = VariantSearch(stack, last, today, watch or Watch())
-    best = search.raised(search.best())
+    best = search.raised(search.improved(search.best()))
     said = Said(search)
     # The choices that are not taken are not bounded: theirs is the effort for the one that is.
     return said.named(said.asking(replace(best, solution=best.told(search.tries))))

@@ -55,8 +55,10 @@ def solve_keeping(
     return found.stack, found.told(1)
 
 
-def keeping(stack: Stack, last: Placement, *, today: datetime.date | None = None, watch: Watch | None = None) -> Kept:
-    """The same before anybody asks how good it is, and why something is pending.
+def keeping(
+    stack: Stack, last: Placement, *, today: datetime.date | None = None, watch: Watch | None = None, times: int = 0
+) -> Kept:
+    """The same before anybody asks how good it is, and why something is pending. `times`: of `unexplained`.
 
     Where something that ran loses its place, it is solved with nothing growing, too: more than is lost there of a priority
     is never lost. Then those that found no place keep their size, and this is repeated a few times; where that is not
@@ -64,14 +66,14 @@ def keeping(stack: Stack, last: Placement, *, today: datetime.date | None = None
     was decided; what waits to grow does so where others that lost their slots left it capacity; and who held more than a
     limit allows gets what the limit admits beside those that stay. For all of that nobody moves.
     """
-    found = _growing(stack, last, today, watch)
+    found = _growing(stack, last, today, watch, times)
     placement = found.solution.placement
     grows = any(_fits(stack, found.stack, placement, one.workload, today) for one in placement.growing)
     if not grows and not found.barred() and not (placement.unplaced and _back_under(stack, last, placement, today)):
         return found
     bare = placement.model_copy(update={"unplaced": (), "growing": ()})
     still = stack.model_copy(update={"solve": stack.solve.model_copy(update={"moves": 0})})
-    more = _growing(still, bare, today, watch)
+    more = _growing(still, bare, today, watch, times)
     if not _only_more(last, placement, more.solution.placement):
         return found
 
@@ -108,12 +110,12 @@ def _only_more(last: Placement, before: Placement, after: Placement) -> bool:
     return len(now) > len(pairs) or before.allocations != after.allocations
 
 
-def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: Watch | None) -> Kept:
+def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: Watch | None, times: int) -> Kept:
     sizes = _sizes(stack, last)
 
     def tried(names: Collection[str], *, trial: bool) -> Unexplained:
         now = _at_sizes(stack, {name: sizes[name] for name in names})
-        return unexplained(now, last, today=today, watch=watch, trial=trial)
+        return unexplained(now, last, today=today, watch=watch, trial=trial, times=times)
 
     found = tried((), trial=bool(sizes))
     ran = {one.workload for one in last.allocations}

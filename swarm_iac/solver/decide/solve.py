@@ -30,7 +30,7 @@ from swarm_iac.solver.balance.even import even
 from swarm_iac.solver.bounds.gpu_bounds import Bounds, level_bounds
 from swarm_iac.solver.bounds.other_bounds import beside_it, with_others
 from swarm_iac.solver.decide import locality
-from swarm_iac.solver.decide.clearing import cleared, fewer, kept_first
+from swarm_iac.solver.decide.clearing import cleared, exchanged, fewer, kept_first
 from swarm_iac.solver.decide.evening import evened
 from swarm_iac.solver.decide.filling_again import filled_again
 from swarm_iac.solver.decide.guided import guided
@@ -52,6 +52,7 @@ from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import (
     BOUNDS,
     EACH,
+    EXCHANGED,
     FEWER,
     FREED,
     FROM_NOTHING,
@@ -135,10 +136,12 @@ def unexplained(
     watch: Watch | None = None,
     scale: Scale = SCALE,
     trial: bool = False,
+    times: int = 0,
 ) -> Unexplained:
     """The same before anybody looks for the reasons of what is pending: on a large fleet those are a third of the time.
 
-    A `trial` is not followed where it stops something, so it is not searched again for what need not stop.
+    A `trial` is not followed where it stops something, so it is not searched again for what need not stop. On a large fleet
+    on which nothing runs it is improved in the end with the effort of so many `times` EXCHANGED.
     """
     watch = watch or Watch()
     watch.phase("reading the fleet")
@@ -158,7 +161,7 @@ def unexplained(
     bounded: Bounded | None = None
     with listening() as failures:
         try:
-            first, bounded = _best(snapshot, classified, most, moves, watch, scale, repair=repair, trial=trial)
+            first, bounded = _best(snapshot, classified, most, moves, watch, scale, repair=repair, trial=trial, times=times)
             found = settled(first)
         except Exception as error:
             found = _on_one(snapshot, classified, most, rescued(snapshot, classified, most, error, watch), watch)
@@ -242,13 +245,16 @@ def _best(
     *,
     repair: bool,
     trial: bool,
+    times: int,
 ) -> tuple[Solution, Bounded | None]:
     if not repair:
         task, haste = replace(full_task(snapshot, classified), budget=moves), scale.large(snapshot)
         left = in_all(snapshot, FROM_NOTHING)
         found, counts, cut = attempt(snapshot, task, most, None, False, watch, haste=haste, left=left)
     elif scale.large(snapshot):
-        return (_cleared if snapshot.running else _filled)(snapshot, classified, most, watch)
+        if snapshot.running:
+            return _cleared(snapshot, classified, most, watch)
+        return _filled(snapshot, classified, most, watch, times)
     else:
         found, counts, cut = decided(snapshot, classified, most, watch, wide=len(snapshot.nodes) > scale.nodes, trial=trial)
     placement = _placement(snapshot, classified, counts, watch)
@@ -256,7 +262,9 @@ def _best(
     return Solution(placement=placement, proof=proof, moves=moves_with_causes(snapshot, classified, placement)), None
 
 
-def _filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch) -> tuple[Solution, Bounded | None]:
+def _filled(
+    snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch, times: int
+) -> tuple[Solution, Bounded | None]:
     """A large fleet on which nothing runs yet."""
     effort = snapshot.stack.solve.effort
     task = repair_task(snapshot, classified)
@@ -286,6 +294,7 @@ def _filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
             led = guided(task, most, TimeLimit(watch.ended, GUIDED[effort]))
             counts = counts if led is None else max(counts, led, key=lambda one: value(snapshot, one))
             counts = better(improved(snapshot, counts, RUINED[effort], watch.ended))
+            counts = exchanged(snapshot, classified, most, counts, watch, EXCHANGED[effort] * times)
     found = _large_solution(snapshot, classified, counts, goals_of_large(snapshot, counts, most, known), rounds, watch)
 
     def bounded(_: int) -> tuple[Goal, ...]:  # a quarter of all effort is enough

@@ -11,7 +11,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from swarm_iac.model.placement import Placement
@@ -81,8 +81,8 @@ class VariantSearch:
         self.options = {name: self._options(name) for name in self.names}
         self.total = math.prod(len(each) for each in self.options.values())
         self.floor = self._sums({}, None)
-        large = len(self.running.requests) * len(self.running.nodes) > SCALE.pairs
-        self.most = self.tries = (FEW if large else TRIES)[self.stack.solve.effort]
+        self.large = SCALE.large(self.running)
+        self.most = self.tries = (FEW if self.large else TRIES)[self.stack.solve.effort]
 
     def _options(self, name: str) -> tuple[int, ...]:
         """The variants that may be chosen now: of what runs and may stay its own and lighter ones, of what ended its own.
@@ -200,6 +200,13 @@ class VariantSearch:
                 break
             best = min(best, self.solved(choice), key=lambda one: (one.score, one.choice))
         return best
+
+    def improved(self, best: Tried) -> Tried:
+        """The same choice on a large fleet on which nothing runs, with the effort that the choices left which were tried."""
+        if not self.large or self.last.going() or not best.solution.placement.unplaced or self.watch.stopped:
+            return best
+        kept = keeping(self.at(best.choice), self.last, today=self.today, watch=self.watch, times=self.tries)
+        return replace(best, stack=kept.stack, solution=kept.solution, told=kept.told)
 
     def _bound(self, choice: Choice) -> Score:
         return self.score(choice, self.floor, None)
