@@ -13,7 +13,9 @@ from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Scale, solve
 from swarm_iac.solver.backend.time_limit import TimeLimit
+from swarm_iac.solver.decide.clearing import exchanged
 from swarm_iac.solver.decide.guided import guided
+from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.greedy import greedy
@@ -79,6 +81,22 @@ def test_it_places_what_a_greedy_pass_does_not(seed: int) -> None:
     task = repair_task(snapshot, classify(snapshot))
     counts = guided(task, most, TimeLimit(left=1.0))
     assert counts is not None and value(snapshot, counts) > value(snapshot, greedy(task))
+
+
+def test_a_few_nodes_decided_again_hold_more_and_break_no_rule() -> None:
+    stack = mixed_fleet(400, 7)
+    snapshot = without_slack(snapshot_of(stack, Placement()))
+    most = possible(snapshot)
+    snapshot = shared(snapshot, most)
+    classified = classify(snapshot)
+    counts = guided(repair_task(snapshot, classified), most, TimeLimit(left=1.0))
+    assert counts is not None
+    more = exchanged(snapshot, classified, most, counts, Watch(), 1.0)
+    assert value(snapshot, more) > value(snapshot, counts)
+    placed = by_workload(more)
+    assert all(placed[name] in (0, one.members) for name, one in snapshot.requests.items() if one.gang)
+    placement = Placement(allocations=tuple(sorted(assemble(snapshot, classified, more), key=lambda a: a.name)))
+    assert split(snapshot, classified, placement.allocations) or not judge(stack, placement)
 
 
 def test_a_crowded_fleet_is_within_two_percent_of_what_any_placement_could_hold_of_its_higher_priorities() -> None:
