@@ -19,6 +19,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Each, Workload
 from swarm_iac.solver.advice.first_that_fits import largest, short, smallest
 from swarm_iac.solver.advice.more_skew import more_skew
+from swarm_iac.solver.advice.of_teams import of_teams
 from swarm_iac.solver.advice.offer import Relaxation
 from swarm_iac.solver.advice.power_limits import lower_limits, node_budgets
 from swarm_iac.solver.advice.wider_links import wider_links
@@ -27,7 +28,6 @@ from swarm_iac.solver.explain.counting import CEILING_RULES, EVERY, STATES, TAIN
 from swarm_iac.solver.explain.domains import LINK_RULE, NUMA_RULE
 from swarm_iac.solver.explain.facts import Conflict
 from swarm_iac.solver.explain.model_limits import MODEL_RULES
-from swarm_iac.solver.explain.team_shares import TeamsBeside
 from swarm_iac.solver.snapshot.by_model import chains_of
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.from_stack import foes_of, request_of
@@ -68,7 +68,7 @@ class Relaxations:
     def of(self, conflict: Conflict) -> list[Relaxation]:
         """One for each rule and holder, and for asking less often or more urgently; sure ones first, then cheap ones."""
         found = [relaxation for rule in conflict.rules for relaxation in self._of_rule(rule)]
-        found += [*self._ended(conflict), *self._fewer(), *self._urgent(), *self._called_back()]
+        found += [*self._ended(conflict), *self._fewer(), *self._urgent(), *of_teams(self.capacity, self.request, self.goal)]
         found += [relaxation for name in conflict.holders[:HOLDERS] for relaxation in self._given_up(name)]
         firm = [name for name in conflict.holders if not self.capacity.snapshot.requests[name].movable]
         found += [Relaxation("move", Edit(path=f"workloads.{name}.movable", value=None), 200, True) for name in firm[:HOLDERS]]
@@ -244,12 +244,6 @@ class Relaxations:
                 whole = self._fits(self.capacity.without(lower - {self.request.name}))
                 change = 2000 * (level - self.request.priority)
                 yield Relaxation("request", Edit(path=f"{self.here}.priority", value=name), change, whole)
-
-    def _called_back(self) -> Iterator[Relaxation]:
-        """What is lent to other teams could be called back."""
-        reason = TeamsBeside(self.capacity).reason(self.request)
-        if reason is not None and reason.path == "solve.reclaim" and not self.stack.solve.reclaim:
-            yield Relaxation("limit", Edit(path="solve.reclaim", value="true"), 1500, whole=False)
 
     def _given_up(self, holder: str) -> Iterator[Relaxation]:
         """Another workload asks for fewer replicas; a gang goes as a whole. The costliest edit: it is someone else's."""
