@@ -304,7 +304,7 @@ def test_who_waits_for_what_is_guaranteed_is_told_so() -> None:
     teams = TEAMS | {"vision": {"users": ["ada"], "guarantee": {"gpus": 5}}}
     jobs = {"see": {"user": "ada", "replicas": 8, "each": {"gpus": 1}}}
     last = solve(stack_of({"a": {}}, jobs, teams=teams)).placement
-    stack = stack_of({"a": {}}, jobs | {"read": JOBS["read"] | {"priority": "high"}}, teams=teams)
+    stack = stack_of({"a": {}}, jobs | {"read": JOBS["read"] | {"priority": "high", "replicas": 8}}, teams=teams)
     found = solve(stack, last).placement
     text = "team vision holds 5 GPUs and is guaranteed 5: see is not stopped for a higher priority"
     (pending,) = (one for one in found.unplaced if one.workload == "read")
