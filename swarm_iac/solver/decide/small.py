@@ -9,7 +9,7 @@ from dataclasses import replace
 from swarm_iac.model.placement import Goal
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.bounds.gpu_bounds import NOBODY, PriorityBounds
-from swarm_iac.solver.decide.clearing import cleared, fewer
+from swarm_iac.solver.decide.clearing import cleared, exchanged, fewer
 from swarm_iac.solver.decide.large import fill
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import CHANGE, FROM_NOTHING, columns, in_all
@@ -34,8 +34,9 @@ NARROW = 0.3
 WIDE = 0.9
 #: And counting moves by columns has so much of all.
 FEWER = 0.2
-#: From nothing: a search over all has so much of it, and a few nodes at a time have so much before it and after it.
-OVER_ALL, BEFORE, AFTER = 0.85, 0.1, 0.15
+#: From nothing: a search over all has so much of it, and a few nodes at a time have so much before it and after it; and once
+#: more, each time exactly.
+OVER_ALL, BEFORE, AFTER, EXCHANGED = 0.85, 0.1, 0.15, 0.15
 #: Where something that runs would stop, and nothing shows that it has to, it is searched for with so much more. Of 75 hard
 #: changes of drawn fleets six stop something more without it; twice as much spares one GPU in one of them.
 STOPPING = 2.0
@@ -143,6 +144,9 @@ def from_nothing(snapshot: Snapshot, task: Task, most: dict[str, int], watch: Wa
     best = attempt(snapshot, task, most, counts, True, watch, left=left * OVER_ALL, gpus=gpus, again=by_columns)
     if _lacking(best[0].scores):
         best = _better(snapshot, task, most, best, improved(snapshot, best[1], left * AFTER, watch.ended), best[0].scores)
+    if _lacking(best[0].scores):
+        found = exchanged(snapshot, NOBODY, most, best[1], watch, left * EXCHANGED)
+        best = _better(snapshot, task, most, best, found, best[0].scores)
     return _better(snapshot, task, most, best, restored(snapshot, NOBODY, best[1], watch.ended), best[0].scores)
 
 
