@@ -127,7 +127,9 @@ def needless(stack: Stack, last: Placement, now: Placement, today: datetime.date
         elif one.node != a.node:
             moved[a.workload].append(a)
         elif (one.gpus, one.cpus) != (a.gpus, a.cpus) or not _no_narrower(a, one):
-            yield from _devices(stack, free, a, one)
+            where = stack.workloads[a.workload].place
+            if a.name not in stays.loose or not (where.links or where.numa):  # it restarts, and may keep now what it broke
+                yield from _devices(stack, free, a, one)
     for name, ones in moved.items():
         for a in _back(free, name, ones, after):
             yield Finding("needless move", f"{a.name} left {a.node}, where its place is free", frozenset({a.name}))
