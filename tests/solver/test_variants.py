@@ -6,18 +6,24 @@ import itertools
 import random
 from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.service.variants import applied, at, choice, chosen
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver import Solution, solve_declared, solve_keeping
+from swarm_iac.solver import Scale, Solution, Watch, solve_declared, solve_keeping
 from swarm_iac.solver.decide import variants
 from swarm_iac.solver.decide.keep_size import keeping
+from swarm_iac.solver.repair.ruin_recreate import value
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.tasks import Pairs
+from swarm_iac.stackfile import loads
+from tests.benchmarks import mixed
 from tests.solver.fleets import HARDWARE, stack_of
 from tests.solver.oracle import accepted, best, every, reached, still
 
@@ -345,3 +351,33 @@ def test_what_would_interrupt_all_that_runs_is_not_even_tried(monkeypatch: pytes
     solution = after(fleet(works | {"b": work(4)}, nodes=7), first)
     assert [one.workload for one in solution.placement.unplaced] == ["b"] and solution.moves == ()
     assert max(tried) < 13, tried
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_the_choice_that_is_taken_is_improved_on_a_large_fleet_unless_that_is_ended(
+    stopped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C as it begins leaves what was found, and not what a greedy pass has placed by then."""
+    stack = loads(yaml.safe_dump(mixed.stack(400, 7, "quick"), sort_keys=False), Path("stacks/mixed.yaml"), today=None).stack
+    monkeypatch.setattr(Scale, "large", lambda self, snapshot: True)
+    chosen: list[variants.Tried] = []
+    improved = variants.VariantSearch.improved
+
+    def begins(self: variants.VariantSearch, best: variants.Tried) -> variants.Tried:
+        chosen.append(best)
+        return improved(self, best)
+
+    def phase(text: str) -> None:
+        if stopped and chosen:
+            watch.stop()
+
+    monkeypatch.setattr(variants.VariantSearch, "improved", begins)
+    watch = Watch(phase=phase)
+    now, found = solve_declared(stack, Placement(), watch=watch)
+    (best,) = chosen
+    assert judge(now, found.placement) == ()
+    before, after = (
+        value(snapshot_of(now, Placement()), Counter((one.workload, one.node) for one in each.placement.allocations))
+        for each in (best.solution, found)
+    )
+    assert after == before if stopped else after > before

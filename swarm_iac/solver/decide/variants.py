@@ -206,6 +206,8 @@ class VariantSearch:
         if not self.large or self.last.going() or not best.solution.placement.unplaced or self.watch.stopped:
             return best
         kept = keeping(self.at(best.choice), self.last, today=self.today, watch=self.watch, times=self.tries)
+        if self.watch.stopped:  # ended by hand, so this one has less than the other
+            return best
         return replace(best, stack=kept.stack, solution=kept.solution, told=kept.told)
 
     def _bound(self, choice: Choice) -> Score:
