@@ -31,7 +31,8 @@ from swarm_iac.solver.solution import Solution
 
 #: So many choices of variants are solved, by `solve.effort`.
 TRIES = {"quick": 6, "normal": 16, "thorough": 64}
-#: So many on a large fleet (`Scale.pairs`), where one solve takes seconds.
+#: So many on a large fleet (`Scale.pairs`), where one solve takes seconds; one fewer in a change, for which somebody
+#: waits, and where the lightest of all is hardly ever it.
 FEW = {"quick": 2, "normal": 4, "thorough": 16}
 #: Of so many choices the best is looked for in order; of more by raising one workload after the other.
 ORDERED = 4096
@@ -82,7 +83,8 @@ class VariantSearch:
         self.total = math.prod(len(each) for each in self.options.values())
         self.floor = self._sums({}, None)
         self.large = SCALE.large(self.running)
-        self.most = self.tries = (FEW if self.large else TRIES)[self.stack.solve.effort]
+        self.tries = (FEW if self.large else TRIES)[self.stack.solve.effort] - (self.large and bool(self.stays))
+        self.most = self.tries
 
     def _options(self, name: str) -> tuple[int, ...]:
         """The variants that may be chosen now: of what runs and may stay its own and lighter ones, of what ended its own.
