@@ -21,7 +21,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver.advice.offer import Kind, Relaxation
 from swarm_iac.solver.advice.relaxations import Relaxations
 from swarm_iac.solver.advice.runner_up import placed_only
-from swarm_iac.solver.decide.solve import solve
+from swarm_iac.solver.decide.solve import unexplained
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.conflict import GANG, Causes, capacity_of
 from swarm_iac.solver.explain.counting import CEILING_RULES, EVERY
@@ -127,7 +127,7 @@ class Bench:
     def _solved(self, stack: Stack, watch: Watch) -> Solution:
         if self.pairs > LARGE and stack.solve.effort != "quick":
             stack = changed(stack, Edit(path="solve.effort", value="quick"))
-        return solve(stack, self.last, today=self.today, watch=watch, reasons=False)
+        return unexplained(stack, self.last, today=self.today, watch=watch).placed()
 
     def _missing(self, found: Solution) -> bool:
         return any(gone.workload == self.workload for gone in found.placement.unplaced)

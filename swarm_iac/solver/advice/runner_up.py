@@ -8,7 +8,7 @@ from collections import Counter
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import Replicas
-from swarm_iac.solver.decide.solve import solve
+from swarm_iac.solver.decide.solve import unexplained
 from swarm_iac.solver.exact.figures import figures, rank, worse
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.solution import RunnerUp
@@ -37,7 +37,7 @@ def find_runner_up(
     base = figures(stack, placement)
     best: tuple[tuple[int, ...], RunnerUp] | None = None
     for node in here[:NODES]:
-        found = solve(_avoiding(stack, workload, node), placement, today=today, watch=watch, reasons=False)
+        found = unexplained(_avoiding(stack, workload, node), placement, today=today, watch=watch).placed()
         if watch.stopped:
             break
         moved = sum(1 for move in found.moves if move.target and (move.name, move.source) in runs)
