@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,24 @@ def test_it_places_what_a_greedy_pass_does_not(seed: int) -> None:
     task = repair_task(snapshot, classify(snapshot))
     counts = guided(task, most, TimeLimit(left=1.0))
     assert counts is not None and value(snapshot, counts) > value(snapshot, greedy(task))
+
+
+def test_it_ends_soon_after_somebody_says_so() -> None:
+    """Ctrl-C: the relaxation of a fleet of 2,000 GPUs is searched for seconds."""
+    snapshot = without_slack(snapshot_of(mixed_fleet(2000, 1), Placement()))
+    most = possible(snapshot)
+    snapshot = shared(snapshot, most)
+    task, asked = repair_task(snapshot, classify(snapshot)), list[float]()
+    begin = time.monotonic()
+
+    def stop() -> bool:
+        if time.monotonic() - begin < 1.0:
+            return False
+        asked.append(time.monotonic())
+        return True
+
+    assert guided(task, most, TimeLimit(stop, 60.0)) is None
+    assert time.monotonic() - asked[0] < 1.5
 
 
 def test_a_few_nodes_decided_again_hold_more_and_break_no_rule() -> None:

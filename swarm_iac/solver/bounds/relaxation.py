@@ -23,11 +23,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from swarm_iac.model.device import WHOLE
-from swarm_iac.solver.backend.cpsat import cp_model, known_bound, one_worker, run, spent
+from swarm_iac.solver.backend.cpsat import cp_model, ended_by, known_bound, one_worker, run, spent
 from swarm_iac.solver.backend.linear_relaxation import linear_bound
 from swarm_iac.solver.backend.time_limit import TimeLimit, never
 from swarm_iac.solver.columns.pricing import FINE, Pricer
@@ -42,6 +43,8 @@ LINEAR = 1e-5
 TURNS = 4
 #: Above so many y only one of them is, and above WIDEST nothing: its linear program alone would take tens of seconds.
 WIDE, WIDEST = 25_000, 60_000
+#: With more y than this it may take a second, and somebody looks whether it is to end.
+LONG = 2_000
 
 
 #: Replicas of a kind that stand on nodes of a shape.
@@ -115,7 +118,8 @@ def relaxed_bound(
     if stop():
         return None if linear is None else int(linear + 1e-6)
     solver = one_worker(max(0.0, stop.left) * part if stop.left < float("inf") else 1.0)
-    status = run(solver, model)
+    with ended_by(solver.stop_search, stop.stop) if len(y) > LONG else nullcontext():
+        status = run(solver, model)
     stop.spend(spent(solver) if status != cp_model.UNKNOWN else stop.left * part)
     found = [bound for bound in (linear, known_bound(solver, status)) if bound is not None]
     return int(min(found) + 1e-6) if found else None

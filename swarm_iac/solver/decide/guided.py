@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from swarm_iac.solver.backend.cpsat import cp_model, one_worker, run, solved
+from swarm_iac.solver.backend.cpsat import cp_model, ended_by, one_worker, run, solved
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.bounds.gpu_bounds import NOBODY, beside
 from swarm_iac.solver.bounds.rack_rules import binds, by_rack, most_in_one, rack_rules
@@ -46,7 +46,7 @@ def guided(task: Task, most: dict[str, int], limit: TimeLimit) -> Pairs | None:
     )
     if len(problem.kinds) * len(problem.shapes) > 2 * WIDE:
         return None
-    relaxed = relaxation(problem, groups, rules=rack_rules(snapshot, groups, nodes))
+    relaxed = relaxation(problem, groups, rules=rack_rules(snapshot, groups, nodes), stop=limit.stop)
     if relaxed is None:
         return None
     found = _solved(snapshot, relaxed, groups, nodes, limit)
@@ -77,7 +77,11 @@ def _solved(
     solver = one_worker(limit.left)
     solver.parameters.linearization_level = 2
     solver.parameters.relative_gap_limit = CLOSE
-    if limit.stop() or not solved(run(solver, relaxed.model)):
+    if limit.stop():
+        return None
+    with ended_by(solver.stop_search, limit.stop):
+        status = run(solver, relaxed.model)
+    if limit.stop() or not solved(status):
         return None
     return list(solver.response_proto.solution)
 
