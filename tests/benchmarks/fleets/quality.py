@@ -126,10 +126,10 @@ def needless(stack: Stack, last: Placement, now: Placement, today: datetime.date
             stopped[a.workload].append(a)
         elif one.node != a.node:
             moved[a.workload].append(a)
+        elif a.name in stays.loose and _mends_links(stack, a, one):
+            continue
         elif (one.gpus, one.cpus) != (a.gpus, a.cpus) or not _no_narrower(a, one):
-            where = stack.workloads[a.workload].place
-            if a.name not in stays.loose or not (where.links or where.numa):  # it restarts, and may keep now what it broke
-                yield from _devices(stack, free, a, one)
+            yield from _devices(stack, free, a, one)
     for name, ones in moved.items():
         for a in _back(free, name, ones, after):
             yield Finding("needless move", f"{a.name} left {a.node}, where its place is free", frozenset({a.name}))
@@ -137,6 +137,13 @@ def needless(stack: Stack, last: Placement, now: Placement, today: datetime.date
         yield from _stops(stack, last, now, free, today, stays, name, ones)
     for name, a in stays.resized.items():
         yield from _shifts(stack, free, a, after.get(name))
+
+
+def _mends_links(stack: Stack, a: Allocation, one: Allocation) -> bool:
+    """Are its GPUs linked now, as `links: required` asks, and were not? Who restarts in any case keeps the rule from then on."""
+    hardware = stack.hardware_of(a.node)
+    required = stack.workloads[a.workload].place.links == "required"
+    return required and not hardware.linked(a.cards) and hardware.linked(one.cards)
 
 
 def _no_narrower(a: Allocation, one: Allocation) -> bool:
