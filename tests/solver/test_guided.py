@@ -115,7 +115,7 @@ def test_a_few_nodes_decided_again_hold_more_and_break_no_rule() -> None:
     placed = by_workload(more)
     assert all(placed[name] in (0, one.members) for name, one in snapshot.requests.items() if one.gang)
     placement = Placement(allocations=tuple(sorted(assemble(snapshot, classified, more), key=lambda a: a.name)))
-    assert split(snapshot, classified, placement.allocations) or not judge(stack, placement)
+    assert not split(snapshot, classified, placement.allocations) and judge(stack, placement) == ()
 
 
 def test_a_crowded_fleet_is_within_two_percent_of_what_any_placement_could_hold_of_its_higher_priorities() -> None:

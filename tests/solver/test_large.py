@@ -13,6 +13,7 @@ from swarm_iac.model.placement import Placement
 from swarm_iac.solver import solve
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.bounds.gpu_bounds import level_bounds
+from swarm_iac.solver.decide import solve as large
 from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from tests.benchmarks.scale import fleet
@@ -151,3 +152,22 @@ def test_a_gang_of_low_priority_stops_whole_for_a_higher_one() -> None:
     found = as_large(now, before)
     assert sorted(one.workload for one in found.placement.going()) == ["high", "side"]
     assert judge(now, found.placement) == () and [one.workload for one in found.placement.unplaced] == ["low"]
+
+
+def test_what_fails_while_it_is_bounded_costs_the_bound_and_not_the_placement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two whole nodes that are asked for one is had, once what stands there has moved: a greedy pass moves nobody."""
+    teams, one, whole = {"t": {"users": ["ada"], "share": 1}}, {"each": {"gpus": 1}}, {"each": {"gpus": 8}}
+    here, there = (solve(stack_of({node: {}}, {name: one})).placement for node, name in (("n", "a"), ("m", "c")))
+    last = Placement(allocations=(*here.allocations, *there.allocations))
+    stack = stack_of({"n": {}, "m": {}}, {"a": one, "c": one, "b": whole, "d": whole}, teams=teams)
+    found = as_large(stack, last)
+    assert len(found.placement.allocations) == 3 and len(found.moves) == 1 and "failed" not in found.proof.parameters
+
+    def fails(*args: Any, **keys: Any) -> Any:
+        raise RuntimeError("no bound")
+
+    monkeypatch.setattr(large, "level_bounds", fails)
+    failed = as_large(stack, last)
+    assert failed.placement == found.placement
+    assert "no bound" in str(failed.proof.parameters["failed"]) and not failed.proof.optimal
+    assert all(goal.bound >= goal.value for goal in failed.proof.goals if "placed" in goal.name)
