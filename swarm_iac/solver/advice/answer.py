@@ -84,9 +84,9 @@ def reasons_of(causes: Causes, request: WorkloadRequest, found: Conflict) -> tup
     if not found.rules or request.members < request.wanted:
         return causes.of(request)
     capacity = causes.seen(request)
-    rules = conflict.reasons_for(capacity, request, found.rules, lower=causes.lower(request, capacity))
+    rules = conflict.reasons_for(capacity, request, found.rules, lower=causes.left_out(request, capacity))
     shown = [one for one in rules if one.rule != STATES or one.besides]
-    shown += (*causes.of_teams(request, found.rules), *causes.guaranteed(request))
+    shown += (*causes.of_teams(request, found.rules), *causes.of_guarantees(request))
     shown += [messages.closed(capacity.snapshot, node) for node in found.closed]
     shown += [messages.holds(capacity, name, found.rules, found.places) for name in reversed(found.holders)]
     if any(capacity.snapshot.requests[name].priority >= request.priority for name in found.holders):

@@ -37,10 +37,10 @@ ORDER = (
     *DOMAINS, *reversed(GROUPED),
     *reversed(NODE_RULES[:len(MACHINE)]), *(one.name for one in FIT),
 )  # fmt: skip
-#: What a capacity may leave out.
+assert set(ORDER) == EVERY | {GANG}
+#: What a capacity may leave out, in words.
 LOWER = "what a lower priority holds"
 UNGUARANTEED = f"{LOWER} without a guarantee"
-assert set(ORDER) == EVERY | {GANG}
 #: Rules that count pieces which another rule counts in another way, with that one.
 _RULES = {row.name: NODE_RULES[i] for i, row in enumerate(MACHINE)}
 _PARTS = {_RULES[row.name]: _RULES[row.part_of] for row in MACHINE if row.part_of}
@@ -192,9 +192,9 @@ class Causes:
         capacity = ruled.capacity
         if alike not in self.known:
             self.known[alike] = conflict(capacity, request, ruled)
-        found = _reasons(ruled, self.known[alike], lower=self.lower(request, capacity))
+        found = _reasons(ruled, self.known[alike], lower=self.left_out(request, capacity))
         found = found and (*found, *self._immovable(capacity, request), *self.of_teams(request, self.known[alike]))
-        found = found and (*found, *self.guaranteed(request))
+        found = found and (*found, *self.of_guarantees(request))
         self.explained[alike] = request.name, found
         return self.explained[alike][1] or self._unspent(request)
 
@@ -287,13 +287,13 @@ class Causes:
             self.capacities[key] = self.capacity.without(held) if held else self.capacity
         return self.capacities[key]
 
-    def lower(self, request: WorkloadRequest, capacity: FreeCapacity) -> str:
+    def left_out(self, request: WorkloadRequest, capacity: FreeCapacity) -> str:
         """What that capacity leaves out of a lower priority, in words."""
         if capacity is self.capacity:
             return ""
         return UNGUARANTEED if self._teams.guaranteed(request) else LOWER
 
-    def guaranteed(self, request: WorkloadRequest) -> tuple[Reason, ...]:
+    def of_guarantees(self, request: WorkloadRequest) -> tuple[Reason, ...]:
         """What is guaranteed to teams and not stopped for it, although it is of a higher priority; if it had a place then."""
         kept = self._teams.guaranteed(request)
         if not kept:
@@ -345,7 +345,7 @@ def _broken(request: WorkloadRequest, over: Over) -> str:
 def reasons_for(
     capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[str, ...], *, lower: str, ruled: Ruled | None = None
 ) -> tuple[Reason, ...]:
-    """A conflict in words, each rule with what has to go with it. `lower`: see `Causes.lower`."""
+    """A conflict in words, each rule with what has to go with it. `lower`: see `Causes.left_out`."""
     found: list[Reason] = []
     out = besides(ruled or Ruled(capacity, request), rules)
     also = {rule: tuple(o for o in others if not _same(o, (rule, *others))) for rule, others in out.items()}

@@ -182,8 +182,8 @@ class Decided:
         )
         if match is None:
             return False
-        lower = "lower priority" not in reason.text
-        ones = placement.allocations if lower else without_lower(stack, placement, workload)
+        lower = "lower priority" in reason.text
+        ones = without_lower(stack, placement, workload) if lower else placement.allocations
         unit = Watts if match[2] == "power" else BitsPerSecond
         lefts = Free(stack, self.today, ones).racks[match[4]]
         lefts = lefts[2:] if match[2] == "power" else lefts[:2]
@@ -196,8 +196,8 @@ class Decided:
         match = re.search(r"the most that is free (?:of one )?is (none|\S+(?: \S+)?) ?(?:on (\S+?))?(?:[;,]|$)", reason.text)
         if match is None:
             return bool(stack.workloads[workload].each.gpus.profile)  # of a card: `counts` has no positions
-        lower = "lower priority" not in reason.text
-        ones = placement.allocations if lower else without_lower(stack, placement, workload)
+        lower = "lower priority" in reason.text
+        ones = without_lower(stack, placement, workload) if lower else placement.allocations
         free = Free(stack, self.today, ones)
         if reason.rule != "gpus_fit_node":
             return True
