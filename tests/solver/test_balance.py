@@ -18,10 +18,10 @@ from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, why
 from swarm_iac.solver.balance.even import even, uneven
-from swarm_iac.solver.decide.evening import without_surplus
 from swarm_iac.solver.explain.conflict import capacity_of
 from swarm_iac.solver.explain.counting import EVERY, Tally, reach
 from swarm_iac.solver.explain.places.possible import possible
+from swarm_iac.solver.repair.evening import without_surplus
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.repair.ruin_recreate import improved
 from swarm_iac.solver.snapshot.from_stack import snapshot_of

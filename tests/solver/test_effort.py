@@ -27,7 +27,7 @@ from tests.solver.crowded import crowded
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import still
 
-MODULE = sys.modules["swarm_iac.solver.decide.solve"]
+LARGE = sys.modules["swarm_iac.solver.decide.large"]
 CLEAR = sys.modules["swarm_iac.solver.decide.clearing"]
 
 
@@ -43,7 +43,7 @@ def hopeless() -> tuple[Stack, Placement]:
 def rounds(monkeypatch: pytest.MonkeyPatch, effort: float) -> tuple[float, Solution]:
     """What the search of a large fleet spends of so much effort, and its answer."""
     spent: list[float] = []
-    inner = MODULE.attempt
+    inner = CLEAR.attempt
 
     def counted(*args: object, **rest: object) -> object:
         found = inner(*args, **rest)
@@ -53,9 +53,8 @@ def rounds(monkeypatch: pytest.MonkeyPatch, effort: float) -> tuple[float, Solut
     stack, last = hopeless()
     with monkeypatch.context() as patch:
         # Else the bounds prove at once that there is nothing to look for.
-        patch.setattr(MODULE, "level_bounds", lambda *args, **rest: Bounds())
-        for module in (MODULE, CLEAR):
-            patch.setattr(module, "attempt", counted)
+        patch.setattr(LARGE, "level_bounds", lambda *args, **rest: Bounds())
+        patch.setattr(CLEAR, "attempt", counted)
         patch.setitem(FREED, "normal", effort)
         solution = solve(stack, last, scale=Scale(pairs=0))
     assert judge(stack, solution.placement, **still(solution.placement, last)) == ()

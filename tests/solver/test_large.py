@@ -13,7 +13,7 @@ from swarm_iac.model.placement import Placement
 from swarm_iac.solver import solve
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.bounds.gpu_bounds import level_bounds
-from swarm_iac.solver.decide import solve as large
+from swarm_iac.solver.decide import large
 from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from tests.benchmarks.scale import fleet

@@ -256,6 +256,65 @@ def test_what_is_new_goes_whole_to_another_node_before_it_is_split() -> None:
     assert solve(stack, solution.placement).placement == solution.placement
 
 
+def split(stack: Stack, placement: Placement) -> list[str]:
+    return [a.name for a in placement.allocations if len(lies(stack, a)) > 1]
+
+
+def test_replicas_of_full_nodes_change_places_so_that_nobody_is_split() -> None:
+    """3 + 3 + 2 GPUs fill a node whose sockets have four, and split one: 3 + 1 and 3 + 1 split none."""
+    works = {"three": each(3, replicas=2), "pair": each(2), "one": each(1, replicas=8)}
+    stack = fleet(works)
+    found = solve(stack)
+    assert found.placement.unplaced == () and split(stack, found.placement) == []
+    goals = {goal.name: goal for goal in found.proof.goals}
+    assert goals["within_numa"].value == goals["within_numa"].bound == 3
+    sound(stack, found.placement)
+
+
+def test_where_all_gpus_are_linked_who_has_to_be_linked_is_within_one_socket_beside_others() -> None:
+    linked = each(2, replicas=2, place={"links": "required"})
+    works = {"three": each(3, place={"links": "required"}), "linked": linked, "one": each(1)}
+    stack = fleet(works, {"n1": {"hardware": "h"}}, links={"nvlink": "all"})
+    found = solve(stack).placement
+    assert found.unplaced == () and split(stack, found) == []
+
+
+def fewest_split(sizes: list[int]) -> int | None:
+    """Of replicas with so many GPUs each, together all of two nodes with two sockets of four; None where they do not fit."""
+    best = {(4, 4, 4, 4, 8, 8): 0}  # what is free of each socket for who is within it, and of each node for all
+    for size in sizes:
+        following: dict[tuple[int, ...], int] = {}
+        for free, count in best.items():
+            for socket in range(4):
+                node = 4 + socket // 2
+                for within in (0, 1):
+                    left = list(free)
+                    left[node] -= size
+                    left[socket] -= size * within
+                    if min(left) >= 0:
+                        key, now = tuple(left), count + 1 - within
+                        following[key] = min(now, following.get(key, now))
+        best = following
+    return min(best.values(), default=None)
+
+
+def test_a_full_fleet_splits_hardly_more_than_it_has_to() -> None:
+    """Drawn ones that fill two nodes."""
+    rng, more, full = random.Random(5), 0, 0
+    for _ in range(DRAWS):
+        sizes: list[int] = []
+        while (left := 16 - sum(sizes)) > 0:
+            sizes.append(rng.choice([one for one in (1, 1, 1, 2, 2, 3, 3, 4) if one <= left]))
+        if (fewest := fewest_split(sizes)) is None:
+            continue
+        stack = fleet({f"w{i}": each(size) for i, size in enumerate(sizes)})
+        found = solve(stack).placement
+        assert found.unplaced == ()
+        sound(stack, found)
+        more, full = more + len(split(stack, found)) - fewest, full + 1
+    assert more <= full / 20
+
+
 def test_what_no_numa_node_has_room_for_is_split_and_proven_to_be() -> None:
     stack, last = half_full({"n1": {"hardware": "h"}})
     solution = solve(stack, last)

@@ -17,7 +17,7 @@ from swarm_iac.model.placement import Placement
 from swarm_iac.model.service.variants import applied, at, choice, chosen
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Scale, Solution, Watch, solve_declared, solve_keeping
-from swarm_iac.solver.decide import variants
+from swarm_iac.solver.decide import large, variants
 from swarm_iac.solver.decide.keep_size import keeping
 from swarm_iac.solver.repair.ruin_recreate import value
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
@@ -353,11 +353,9 @@ def test_what_would_interrupt_all_that_runs_is_not_even_tried(monkeypatch: pytes
     assert max(tried) < 13, tried
 
 
-@pytest.mark.parametrize("stopped", [True, False])
-def test_the_choice_that_is_taken_is_improved_on_a_large_fleet_unless_that_is_ended(
-    stopped: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ctrl-C as it begins leaves what was found, and not what a greedy pass has placed by then."""
+@pytest.mark.parametrize("ends", ["improved", "by hand", "in an error"])
+def test_the_choice_that_is_taken_is_improved_on_a_large_fleet(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C as it begins, or an error, leaves what was found, and not what a greedy pass places."""
     stack = loads(yaml.safe_dump(mixed.stack(400, 7, "quick"), sort_keys=False), Path("stacks/mixed.yaml"), today=None).stack
     monkeypatch.setattr(Scale, "large", lambda self, snapshot: True)
     chosen: list[variants.Tried] = []
@@ -368,9 +366,14 @@ def test_the_choice_that_is_taken_is_improved_on_a_large_fleet_unless_that_is_en
         return improved(self, best)
 
     def phase(text: str) -> None:
-        if stopped and chosen:
+        if ends == "by hand" and chosen:
             watch.stop()
 
+    def fails(*args: Any) -> Any:
+        raise RuntimeError("no exchange")
+
+    if ends == "in an error":
+        monkeypatch.setattr(large, "exchanged", fails)
     monkeypatch.setattr(variants.VariantSearch, "improved", begins)
     watch = Watch(phase=phase)
     now, found = solve_declared(stack, Placement(), watch=watch)
@@ -380,4 +383,5 @@ def test_the_choice_that_is_taken_is_improved_on_a_large_fleet_unless_that_is_en
         value(snapshot_of(now, Placement()), Counter((one.workload, one.node) for one in each.placement.allocations))
         for each in (best.solution, found)
     )
-    assert after == before if stopped else after > before
+    assert after > before if ends == "improved" else after == before
+    assert ("no exchange" in str(found.proof.parameters.get("failed"))) == (ends == "in an error")

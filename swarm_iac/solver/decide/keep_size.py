@@ -17,10 +17,11 @@ from swarm_iac.model import growth
 from swarm_iac.model.placement import Allocation, Growing, Placement, Reason, Unplaced, Waiting
 from swarm_iac.model.resources.table import held_of
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver.decide.solve import missing_of, unexplained
+from swarm_iac.solver.decide.solve import unexplained
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.conflict import GANG, Causes, capacity_of, conflict
 from swarm_iac.solver.explain.lacking import code, lacking
+from swarm_iac.solver.repair.assembly import missing_of
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.snapshot import WorkloadRequest
 from swarm_iac.solver.solution import Solution
@@ -38,13 +39,14 @@ class Kept:
     """A stack in which nothing grows that cannot, and its solution, to be compared with others: without bounds and reasons.
 
     `told`: the same with them, and what is said of those that wait to grow; bounded with so many times the usual effort.
-    `barred`: has somebody that ran capacity, and only its devices are taken?
+    `barred`: has somebody that ran capacity, and only its devices are taken? `improved`: of `Unexplained`.
     """
 
     stack: Stack
     solution: Solution
     told: Callable[[int], Solution]
     barred: Callable[[], bool]
+    improved: Callable[[int], Kept] | None = None
 
 
 def solve_keeping(
@@ -55,10 +57,8 @@ def solve_keeping(
     return found.stack, found.told(1)
 
 
-def keeping(
-    stack: Stack, last: Placement, *, today: datetime.date | None = None, watch: Watch | None = None, times: int = 0
-) -> Kept:
-    """The same before anybody asks how good it is, and why something is pending. `times`: of `unexplained`.
+def keeping(stack: Stack, last: Placement, *, today: datetime.date | None = None, watch: Watch | None = None) -> Kept:
+    """The same before anybody asks how good it is, and why something is pending.
 
     Where something that ran loses its place, it is solved with nothing growing, too: more than is lost there of a priority
     is never lost. Then those that found no place keep their size, and this is repeated a few times; where that is not
@@ -66,14 +66,14 @@ def keeping(
     was decided; what waits to grow does so where others that lost their slots left it capacity; and who held more than a
     limit allows gets what the limit admits beside those that stay. For all of that nobody moves.
     """
-    found = _growing(stack, last, today, watch, times)
+    found = _growing(stack, last, today, watch)
     placement = found.solution.placement
     grows = any(_fits(stack, found.stack, placement, one.workload, today) for one in placement.growing)
     if not grows and not found.barred() and not (placement.unplaced and _back_under(stack, last, placement, today)):
         return found
     bare = placement.model_copy(update={"unplaced": (), "growing": ()})
     still = stack.model_copy(update={"solve": stack.solve.model_copy(update={"moves": 0})})
-    more = _growing(still, bare, today, watch, times)
+    more = _growing(still, bare, today, watch)
     if not _only_more(last, placement, more.solution.placement):
         return found
 
@@ -110,17 +110,17 @@ def _only_more(last: Placement, before: Placement, after: Placement) -> bool:
     return len(now) > len(pairs) or before.allocations != after.allocations
 
 
-def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: Watch | None, times: int) -> Kept:
+def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: Watch | None) -> Kept:
     sizes = _sizes(stack, last)
 
     def tried(names: Collection[str], *, trial: bool) -> Unexplained:
         now = _at_sizes(stack, {name: sizes[name] for name in names})
-        return unexplained(now, last, today=today, watch=watch, trial=trial, times=times)
+        return unexplained(now, last, today=today, watch=watch, trial=trial)
 
     found = tried((), trial=bool(sizes))
     ran = {one.workload for one in last.allocations}
     if not sizes or not _lost(found, last):
-        return Kept(stack, found.placed(), found.explained, partial(found.lacks_devices, ran))
+        return _as_decided(stack, found, ran)
     base = tried(sizes, trial=False)
     floor = _by_priority(stack, _lost(base, last))
 
@@ -164,6 +164,12 @@ def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: 
         bare = _asking(now, last, bare, gone, today, reasons=False)
     placement = bare.placement.model_copy(update={"growing": tuple(Growing(workload=name) for name in sorted(waits))})
     return Kept(now, bare.model_copy(update={"placement": placement}), told, partial(found.lacks_devices, ran - gone))
+
+
+def _as_decided(stack: Stack, found: Unexplained, ran: Set[str]) -> Kept:
+    further = found.improved
+    improved = (lambda times: _as_decided(stack, further(times), ran)) if further else None
+    return Kept(stack, found.placed(), found.explained, partial(found.lacks_devices, ran), improved)
 
 
 def _asking(

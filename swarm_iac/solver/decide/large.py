@@ -1,174 +1,172 @@
-"""How is a fleet filled from nothing that is too large for one model? And what is proven about it?
-
-1  greedy    everything, by priority; where that places all that is possible it stands
-2  columns   what binds replicas to each other (gangs, racks) stays where greedy put it; all others at once, by kinds and
-             shapes
-3  the rest  what found no place is tried again beside everything
-
-The bound on a level is by columns, too: what it and all levels above it could hold together, less what those above hold.
-"""
+"""How is a fleet decided that no model holds? From nothing by columns, a change by freeing a few nodes at a time."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from types import MappingProxyType
 
-from swarm_iac.model.device import WHOLE
-from swarm_iac.model.placement import Goal
-from swarm_iac.model.workload import PRIORITIES
+from swarm_iac.model.placement import Goal, Placement, Proof
+from swarm_iac.solver.backend.cpsat import SEED
 from swarm_iac.solver.backend.time_limit import TimeLimit
-from swarm_iac.solver.bounds.gpu_bounds import Bounds
-from swarm_iac.solver.columns.whole_fleet import Nodes, fill_fleet
-from swarm_iac.solver.exact.goals import LEVELS
-from swarm_iac.solver.repair.greedy import greedy
-from swarm_iac.solver.repair.kinds import View, named, simple, view
-from swarm_iac.solver.snapshot.capacity import FreeCapacity
-from swarm_iac.solver.snapshot.layout import RACK
-from swarm_iac.solver.snapshot.snapshot import ENDLESS, Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload
-from swarm_iac.solver.snapshot.value import size, within
+from swarm_iac.solver.bounds.gpu_bounds import Bounds, level_bounds
+from swarm_iac.solver.bounds.other_bounds import beside_it, with_others
+from swarm_iac.solver.decide.clearing import cleared, exchanged, fewer, kept_first
+from swarm_iac.solver.decide.filling import fill
+from swarm_iac.solver.decide.filling import goals as goals_of_large
+from swarm_iac.solver.decide.guided import guided
+from swarm_iac.solver.decide.moves import moves_with_causes
+from swarm_iac.solver.decide.proofs import UNSIGNED, preferences
+from swarm_iac.solver.decide.small import complete
+from swarm_iac.solver.exact.effort import BOUNDS, EACH, EXCHANGED, FEWER, FREED, GUIDED, OTHERS, RUINED, columns, filling
+from swarm_iac.solver.exact.watch import Watch
+from swarm_iac.solver.repair.assembly import assemble, placement_of
+from swarm_iac.solver.repair.fewest_moves import moves_goal
+from swarm_iac.solver.repair.greedy import ORDERS, greedy
+from swarm_iac.solver.repair.kinds import simple
+from swarm_iac.solver.repair.neighbourhood import short
+from swarm_iac.solver.repair.restoring import restored
+from swarm_iac.solver.repair.ruin_recreate import improved, value
+from swarm_iac.solver.repair.undo_moves import eased
+from swarm_iac.solver.snapshot.snapshot import Snapshot
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs, fixed_by, repair_task
+from swarm_iac.solver.snapshot.value import total
+from swarm_iac.solver.solution import Solution
 
-#: Rounds of pricing.
-ROUNDS = {"quick": 15, "normal": 60, "thorough": 250}
-#: Where there is no time for so many of them, columns place hardly more than greedy did, and take far longer: on a drawn
-#: fleet with time for four 27 s of CPU, and they left out 9 of the 533 GPUs of high priority that greedy had placed.
-LEAST = 5
+#: The goals of a placement with what bounds them; with so many times the usual effort.
+Bounded = Callable[[int], tuple[Goal, ...]]
 
 
 @dataclass(frozen=True)
-class Answer:
-    """Replicas on nodes, and what each priority could hold, where that is known from filling them."""
-
-    counts: Pairs
-    rounds: int
-    bounds: Bounds = field(default_factory=Bounds)
-
-
-def fill(
-    task: Task,
-    start: Pairs,
-    effort: str,
-    stop: TimeLimit,
-    tell: Callable[[Pairs, Bounds], None] = lambda counts, bounds: None,
-) -> Answer:
-    """Place the free workloads of a task in which nothing stands yet that could move. `tell` hears how far it is.
-
-    `start`: the greedy placement, whose gangs stay.
+class Decided:
+    """A solution. `bounded`: its goals, where bounds are not worked out yet. `further`: the next one after so many times
+    EXCHANGED of effort, on a large fleet on which nothing runs.
     """
-    snapshot = task.snapshot
-    last = late(snapshot, (snapshot.requests[name] for name in task.free))
-    together = {name for name in task.free if not simple(snapshot.requests[name])}
-    single = [name for name in task.free if name not in together and name not in last]
-    first: Pairs = Counter({pair: count for pair, count in start.items() if pair[0] in together})
-    capacity = task.base.copy()
-    _take(capacity, first)
-    seen = view(capacity, single)
-    levels = {snapshot.requests[name].priority for name in single}
-    # With one level and nothing that binds replicas to each other, what is filled is all that is bounded.
-    alone = (
-        levels
-        if len(levels) == 1 and not together and len({request.priority for request in snapshot.requests.values()}) == 1
-        else set()
+
+    solution: Solution
+    bounded: Bounded | None = None
+    further: Callable[[int], Decided] | None = None
+
+
+def filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch) -> Decided:
+    """A large fleet on which nothing runs yet."""
+    effort = snapshot.stack.solve.effort
+    task = repair_task(snapshot, classified)
+    watch.phase("placing all by priority")
+    counts = greedy(task, watch.ended)
+    rounds, known = 0, Bounds()
+    watch.tell(goals_of_large(snapshot, counts, most, known))
+    if any(request.gang for request in short(snapshot, counts)) and not watch.stopped:  # columns leave gangs where they are
+        counts = max(
+            (counts, *(greedy(task, watch.ended, order) for order in ORDERS[1:])), key=lambda one: total(snapshot, one)
+        )
+    partly = not complete(counts, most) and not watch.stopped
+    if partly:
+        watch.phase("filling nodes by columns")
+
+        def better(found: Pairs) -> Pairs:
+            return max(counts, found, key=lambda one: total(snapshot, one))
+
+        def tell(found: Pairs, bounds: Bounds) -> None:
+            watch.tell(goals_of_large(snapshot, better(found), most, bounds))
+
+        answer = fill(task, counts, effort, filling(snapshot, watch), tell)
+        counts, known, rounds = better(answer.counts), answer.bounds, answer.rounds
+        # Columns leave these where greedy put them.
+        if any(not simple(one) for one in short(snapshot, counts)) and not watch.stopped:
+            watch.phase("improving the placement")
+            led = guided(task, most, TimeLimit(watch.ended, GUIDED[effort]))
+            counts = counts if led is None else max(counts, led, key=lambda one: value(snapshot, one))
+            counts = better(improved(snapshot, counts, RUINED[effort], watch.ended))
+
+    def with_bounds(counts: Pairs) -> Decided:
+        found = solution_of(snapshot, classified, counts, goals_of_large(snapshot, counts, most, known), rounds, watch)
+
+        def bounded(_: int) -> tuple[Goal, ...]:  # a quarter of all effort is enough
+            watch.phase("bounding what any placement could hold")
+            limit = columns(snapshot, watch, large=True)
+            of_levels = limit.part(BOUNDS["from nothing"])
+            bounds = known if known.together else level_bounds(snapshot, counts, most, effort, of_levels)
+            bounds = with_others(snapshot, counts, most, classified, bounds, limit.part(OTHERS["from nothing"]))
+            return goals_of_large(snapshot, counts, most, bounds)
+
+        def further(times: int) -> Decided:
+            watch.phase("improving the placement")
+            return with_bounds(exchanged(snapshot, classified, most, counts, watch, EXCHANGED[effort] * times))
+
+        return Decided(found, bounded, further) if partly else Decided(found)
+
+    return with_bounds(counts)
+
+
+def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch) -> Decided:
+    """A large fleet with a change."""
+    effort = snapshot.stack.solve.effort
+    watch.phase("placing what is new")
+    task = repair_task(snapshot, classified)
+    counts = fixed_by(task) + greedy(task, watch.ended)
+    rounds, known = 0, Bounds()
+    watch.tell(goals_of_large(snapshot, counts, most, known))
+    before, partly = counts, not complete(counts, most) and not watch.stopped
+
+    def of_levels(counts: Pairs, times: int = 1) -> Bounds:
+        watch.phase("bounding what any placement could hold")
+        limit = columns(snapshot, watch, large=True).part(BOUNDS["change"] * times)
+        return level_bounds(snapshot, counts, most, effort, limit, classified=classified)
+
+    if partly:
+        if not snapshot.shares:  # where teams share GPUs, no bound says that nothing more is to be had
+            known = of_levels(counts)
+        watch.phase("freeing capacity for pending work")
+        counts, rounds = cleared(snapshot, classified, most, counts, watch, FREED[effort], known, EACH)
+        counts = eased(snapshot, classified, restored(snapshot, classified, counts, watch.ended))
+        if not watch.stopped:
+            counts = kept_first(snapshot, classified, counts, watch.ended)
+    watch.phase("counting the fewest moves")
+    moves = moves_goal(snapshot, classified, counts)
+    watch.tell((*goals_of_large(snapshot, counts, most, known), moves))
+    counts, moves = fewer(snapshot, classified, counts, moves, watch, columns(snapshot, watch, large=True).part(FEWER))
+    found = solution_of(snapshot, classified, counts, (*goals_of_large(snapshot, counts, most, Bounds()), moves), rounds, watch)
+
+    def bounded(times: int) -> tuple[Goal, ...]:
+        if snapshot.shares:
+            bounds = of_levels(counts, times)
+        else:
+            bounds = beside_it(snapshot, counts, before, most, classified, known, watch.ended)
+        limit = columns(snapshot, watch, large=True).part(OTHERS["change"] * times)
+        deep = effort == "thorough" or times > 1  # a person waits for a change, and seldom for the proof on what has no GPUs
+        others = with_others(snapshot, counts, most, classified, bounds, limit, replicas=deep)
+        return goals_of_large(snapshot, counts, most, others)
+
+    return Decided(found, bounded if partly else None)
+
+
+def solution_of(
+    snapshot: Snapshot,
+    classified: Classified,
+    counts: Pairs,
+    goals: tuple[Goal, ...],
+    rounds: int,
+    watch: Watch,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> Solution:
+    """These replicas with their devices. `more`: what else the parameters of the proof say, which shows no optimum then."""
+    goals = (*goals, *preferences(snapshot, counts, counted=not watch.stopped))
+    watch.tell(goals)
+    placement = with_devices(snapshot, classified, counts, watch)
+    how = {"workers": 1, "seed": SEED, "effort": snapshot.stack.solve.effort, "rounds": rounds, **more}
+    proof = Proof(
+        optimal=not more and all(goal.value == goal.bound for goal in goals),
+        goals=goals,
+        solver=f"OR-Tools CP-SAT and GLOP {version('ortools')}",
+        parameters=how | ({"cut": "by hand"} if watch.stopped else {}),
+        placement=UNSIGNED,
     )
-
-    def report(nodes: Nodes, bound: float) -> None:
-        tell(first + _named(seen, capacity, nodes), Bounds(dict.fromkeys(alone, int(bound + 1e-6))))
-
-    if stop.in_rounds(len(shape.fits) for shape in seen.problem.shapes) < LEAST:
-        return Answer(start, 0)
-    filled = fill_fleet(seen.problem, rounds=ROUNDS[effort], stop=stop, tell=report)
-    found = _admitted(capacity, _named(seen, capacity, filled.nodes))
-    rest = {name: left for name in task.free if (left := task.free[name] - capacity.counts[name].total()) > 0}
-    rest = {name: left for name, left in rest.items() if not snapshot.requests[name].shared}  # patterns pack cards again
-    more = greedy(replace(task, base=capacity, free=rest), stop.stop)  # columns may have used up their time; this has none
-    return Answer(first + found + more, filled.rounds, Bounds(dict.fromkeys(alone, int(filled.bound + 1e-6))))
+    return Solution(placement=placement, proof=proof, moves=moves_with_causes(snapshot, classified, placement))
 
 
-def late(snapshot: Snapshot, requests: Iterable[WorkloadRequest]) -> frozenset[str]:
-    """Workloads without GPUs of the lowest priority: they get what the others leave, and are bounded by counting."""
-    found = list(requests)
-    least = min((request.priority for request in found), default=0)
-    return frozenset(request.name for request in found if not request.gpus and request.priority == least)
-
-
-def _named(seen: View, capacity: FreeCapacity, patterns_on: Nodes) -> Pairs:
-    """Patterns on nodes: those that take the most of a rack first, each to the rack with the most left."""
-    counts: dict[str, Counter[int]] = {}
-    left = {rack: list(values) for rack, values in capacity.racks.items() if any(value < ENDLESS // 2 for value in values)}
-    whole = {rack: [max(1, value) for value in values] for rack, values in left.items()}
-    nodes = capacity.snapshot.nodes
-
-    def open_part(rack: str) -> float:
-        return min(a / b for a, b in zip(left[rack], whole[rack], strict=True)) if rack in left else 1.0
-
-    for names, patterns in zip(seen.nodes, patterns_on, strict=True):
-        if not any(nodes[name].rack in left for name in names):
-            counts.update((node, Counter(dict(pattern))) for node, pattern in zip(names, patterns, strict=True))
-            continue
-        by_rack: dict[str, list[str]] = {}
-        for name in reversed(names):
-            by_rack.setdefault(nodes[name].rack or "", []).append(name)
-        firsts = [capacity.snapshot.requests[kind[0]] for kind in seen.requests]
-        uses = {
-            pattern: [sum(nodes[names[0]].of_rack(firsts[k])[i] * n for k, n in pattern) for i in range(len(RACK))]
-            for pattern in set(patterns)
-        }
-        for pattern in sorted(patterns, key=lambda one: ([-use for use in uses[one]], one)):
-            rack = max(by_rack, key=open_part)
-            if rack in left:
-                left[rack] = [value - use for value, use in zip(left[rack], uses[pattern], strict=True)]
-            counts[by_rack[rack].pop()] = Counter(dict(pattern))
-            if not by_rack[rack]:
-                del by_rack[rack]
-    return named(seen, capacity, counts)
-
-
-def _take(capacity: FreeCapacity, counts: Pairs) -> None:
-    for (name, node), count in counts.items():
-        capacity.take(capacity.snapshot.requests[name], capacity.snapshot.nodes[node], count)
-
-
-def _admitted(capacity: FreeCapacity, counts: Pairs) -> Pairs:
-    """What racks and gangs leave of it, the highest priority first: columns see racks that are alike as one."""
-    found: Pairs = Counter()
-    for (name, node), count in sorted(
-        counts.items(), key=lambda one: (-capacity.snapshot.requests[one[0][0]].priority, one[0])
-    ):
-        request, host = capacity.snapshot.requests[name], capacity.snapshot.nodes[node]
-        fits = min(count, max(0, capacity.by_rack(request, host)))
-        fits = min(fits, max(0, capacity.by_model(request, host.model))) if request.models else fits
-        if fits:
-            capacity.take(request, host, fits)
-            found[name, node] = fits
-    return found
-
-
-def goals(snapshot: Snapshot, counts: Pairs, possible: dict[str, int], bounds: Bounds) -> tuple[Goal, ...]:
-    """What was placed by level with its bound, given that the levels above are not worse."""
-    placed = by_workload(counts)
-    milli = snapshot.milli
-    found: list[Goal] = []
-    above, due = 0, within(snapshot, counts)
-    best = within(snapshot, Counter({(name, ""): most for name, most in possible.items()}))
-    for level in LEVELS:
-        requests = [request for request in snapshot.requests.values() if request.priority == PRIORITIES[level]]
-        if not requests:
-            continue
-        unit = 1 if milli else WHOLE
-        for depth, (held, could) in enumerate(
-            zip(due.get(PRIORITIES[level], ()), best.get(PRIORITIES[level], ()), strict=True)
-        ):
-            title = f"{level}_share_{depth + 1}" if depth else f"{level}_share"
-            known = max(held, min(could, bounds.due.get((PRIORITIES[level], depth), could)))
-            found.append(Goal(name=title, value=held // unit, bound=known // unit))
-        reached = sum(size(request) * placed[request.name] for request in requests)
-        counted = sum(size(request) * possible[request.name] for request in requests)
-        most = max(reached, bounds.of(PRIORITIES[level], above, counted))
-        above += reached
-        name = f"{level}_placed_{'gpu_milli' if milli else 'gpus'}"
-        found.append(Goal(name=name, value=reached // unit, bound=most // unit))
-        count, top = sum(placed[request.name] for request in requests), sum(possible[request.name] for request in requests)
-        top = max(count, min(top, bounds.replicas.get(PRIORITIES[level], top)))
-        found.append(Goal(name=f"{level}_placed_replicas", value=count, bound=top))
-    return tuple(found)
+def with_devices(snapshot: Snapshot, classified: Classified, counts: Pairs, watch: Watch) -> Placement:
+    """These replicas, each with its devices."""
+    watch.phase("assigning devices")
+    return placement_of(snapshot, assemble(snapshot, classified, counts))

@@ -7,7 +7,9 @@ before. Nodes in use come after that. What stays is never touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
 from swarm_iac.model.device import whole_gpus
 from swarm_iac.model.hardware import numa_part
@@ -15,6 +17,7 @@ from swarm_iac.model.place.groups import LEVELS
 from swarm_iac.model.placement import Allocation, Goal, Placement
 from swarm_iac.solver.explain.conflict import capacity_of
 from swarm_iac.solver.packing.numa_nodes import Memory, parts
+from swarm_iac.solver.packing.numa_search import NumaRequest, Search
 from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.overqualification import Overqualification
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
@@ -24,8 +27,13 @@ from swarm_iac.solver.snapshot.suitability import hindering, suits
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload
 
 Ones = tuple[Allocation, ...]
+#: GPUs of some replicas, in order; of a machine, and how many NUMA nodes it has.
+Sizes = tuple[int, ...]
+_Shape = tuple[int, int]
 #: So many split replicas are tried to be made whole: each looks at every node.
 TRIED = 200
+#: So many exchanges of two nodes are tried, which promise something by their GPUs. Each takes two thousandths of a second.
+EXCHANGES = 200
 
 
 def whole(snapshot: Snapshot, classified: Classified, counts: Pairs, ones: Ones) -> tuple[Pairs, Ones]:
@@ -33,9 +41,18 @@ def whole(snapshot: Snapshot, classified: Classified, counts: Pairs, ones: Ones)
 
     A replica that left may have freed capacity for another, so it is tried again until nobody is made whole.
     """
-    before = needless(snapshot, classified, ones)
-    if not before:
-        return counts, ones
+    for way in (_elsewhere, _exchanged):
+        while before := needless(snapshot, classified, ones):
+            other = way(snapshot, classified, counts, ones, before)
+            found = assemble(snapshot, classified, other)
+            if len(needless(snapshot, classified, found)) >= len(before):
+                break
+            counts, ones = other, found
+    return counts, ones
+
+
+def _elsewhere(snapshot: Snapshot, classified: Classified, counts: Pairs, ones: Ones, before: list[Allocation]) -> Pairs:
+    """Each of those that are split on another node that has so much left."""
     other, overqualification = counts.copy(), Overqualification(snapshot)
     stand: dict[str, list[Allocation]] = {node: [] for node in snapshot.nodes}
     for one in ones:
@@ -61,9 +78,145 @@ def whole(snapshot: Snapshot, classified: Classified, counts: Pairs, ones: Ones)
             other[request.name, to.name] += 1
             stand[was.name].remove(allocation)
             stand[to.name].append(_moved(snapshot, request, to, allocation, stand[to.name]))
-    found = assemble(snapshot, classified, +other)
-    better = len(needless(snapshot, classified, found)) < len(before)
-    return whole(snapshot, classified, +other, found) if better else (counts, ones)
+    return +other
+
+
+def _exchanged(snapshot: Snapshot, classified: Classified, counts: Pairs, ones: Ones, before: list[Allocation]) -> Pairs:
+    """Where one is split, some of its node and some of another one exchanged, so that fewer are."""
+    exchange = _Exchange(snapshot, classified, counts, ones)
+    for node in dict.fromkeys(a.node for a in sorted(before, key=lambda a: (-len(a.gpus), a.name))):
+        exchange.around(node)
+    return +exchange.counts
+
+
+class _Exchange:
+    """Exchanges of a few replicas between two nodes on which all is new and has whole GPUs."""
+
+    def __init__(self, snapshot: Snapshot, classified: Classified, counts: Pairs, ones: Ones) -> None:
+        self.snapshot, self.classified, self.counts = snapshot, classified, counts.copy()
+        self.capacity, self.left = capacity_of(snapshot, Placement(allocations=ones)), EXCHANGES
+        self.overqualification = Overqualification(snapshot)
+        stand: dict[str, list[Allocation]] = {}
+        for one in ones:
+            stand.setdefault(one.node, []).append(one)
+        #: The replicas of each such node.
+        self.on = {
+            node: Counter(a.workload for a in found)
+            for node, found in sorted(stand.items())
+            if not self.capacity.partial(node) and not self.capacity.cuts.get(node)
+            if all(_comes(classified, a) and a.name not in classified.soft for a in found)
+        }  # fmt: skip
+        self.sizes = {node: self._sizes(node) for node in self.on}
+        self.split: dict[tuple[_Shape, Sizes], int] = {}
+        self.promising: dict[tuple[_Shape, Sizes, _Shape, Sizes], list[tuple[Sizes, Sizes]]] = {}
+
+    def around(self, node: str) -> None:
+        """The first exchange that leaves fewer split on two nodes."""
+        if node not in self.on:
+            return
+        model = self.snapshot.nodes[node].model
+        for other in self.on:
+            if other == node or self.snapshot.nodes[other].model != model:
+                continue
+            for mine, its in self._promising(node, other):
+                for give, take in itertools.product(self._some(node, mine), self._some(other, its)):
+                    if self.left <= 0:
+                        return
+                    self.left -= 1
+                    if self._done(node, give, other, take):
+                        return
+
+    def _sizes(self, node: str) -> Sizes:
+        """GPUs of each replica that has any."""
+        requests = self.snapshot.requests
+        return tuple(sorted(size for name, n in self.on[node].items() if (size := requests[name].gpus) for _ in range(n)))
+
+    def _promising(self, node: str, other: str) -> list[tuple[Sizes, Sizes]]:
+        """One or two of each with as many GPUs, with which fewer would be split by GPUs alone."""
+        mine, its = self.sizes[node], self.sizes[other]
+        key = self._shape(node), mine, self._shape(other), its
+        if key not in self.promising:
+            now = self._split(node, mine) + self._split(other, its)
+            self.promising[key] = [
+                (give, take)
+                for give, take in itertools.product(_few(mine), _few(its))
+                if sum(give) == sum(take) and give != take
+                if self._split(node, _with(mine, give, take)) + self._split(other, _with(its, take, give)) < now
+            ]
+        return self.promising[key]
+
+    def _shape(self, node: str) -> _Shape:
+        hardware = self.snapshot.stack.hardware_of(node)
+        return hardware.gpus.count, hardware.numa
+
+    def _split(self, node: str, sizes: Sizes) -> int:
+        """How many of replicas with so many GPUs each are split on the empty node, whatever else they ask for."""
+        shape = count, numa = self._shape(node)
+        if (shape, sizes) not in self.split:
+            items = [NumaRequest(str(i), gpus, 0, 0, (0,) * numa) for i, gpus in enumerate(sizes)]
+            free = [len(part) for part in parts(count, numa)]
+            seats = Search(items, free, free, [0] * numa, Memory(self.snapshot.stack.hardware_of(node))).best()
+            self.split[shape, sizes] = sum(seat.home is None for seat in seats.values())
+        return self.split[shape, sizes]
+
+    def _some(self, node: str, sizes: Sizes) -> Iterator[Counter[str]]:
+        """Replicas of the node with so many GPUs each, of each choice of workloads once."""
+        requests = self.snapshot.requests
+        of = [sorted(name for name in self.on[node] if requests[name].gpus == gpus) for gpus in sizes]
+        found = (Counter(names) for names in itertools.product(*of))
+        seen = dict.fromkeys(tuple(sorted(one.items())) for one in found if one <= self.on[node])
+        return (Counter(dict(one)) for one in seen)
+
+    def _done(self, node: str, give: Counter[str], other: str, take: Counter[str]) -> bool:
+        """Exchange them, if all keep all rules, nobody has it worse, and fewer are split."""
+        here, there = self.on[node] - give + take, self.on[other] - take + give
+        ways = [(name, node, other) for name in give.elements()] + [(name, other, node) for name in take.elements()]
+        if not all(self._may(*way) for way in ways):
+            return False
+        laid: list[tuple[str, str]] = []
+        for name, was, _ in ways:
+            self._take(name, was, -1)
+        for name, _, to in ways:
+            if self.capacity.most(self.snapshot.requests[name], self.snapshot.nodes[to]) <= 0:
+                break
+            self._take(name, to, 1)
+            laid.append((name, to))
+        if len(laid) == len(ways) and self._really(node, here) + self._really(other, there) < (
+            self._really(node, self.on[node]) + self._really(other, self.on[other])
+        ):
+            self.on[node], self.on[other] = here, there
+            self.sizes |= {name: self._sizes(name) for name in (node, other)}
+            for name, was, to in ways:
+                self.counts[name, was] -= 1
+                self.counts[name, to] += 1
+            return True
+        for name, to in laid:
+            self._take(name, to, -1)
+        for name, was, _ in ways:
+            self._take(name, was, 1)
+        return False
+
+    def _may(self, name: str, was: str, to: str) -> bool:
+        request, here, there = self.snapshot.requests[name], self.snapshot.nodes[was], self.snapshot.nodes[to]
+        finer = self.overqualification.of(request, there) > self.overqualification.of(request, here)
+        return suits(request, there) and not finer and _as_well(request, here, there)
+
+    def _take(self, name: str, node: str, count: int) -> None:
+        self.capacity.take(self.snapshot.requests[name], self.snapshot.nodes[node], count)
+
+    def _really(self, node: str, here: Counter[str]) -> int:
+        """How many of these are split on the node."""
+        ones = assemble(self.snapshot, self.classified, Counter({(name, node): count for name, count in here.items()}))
+        return len(needless(self.snapshot, self.classified, ones))
+
+
+def _few(sizes: Sizes) -> list[Sizes]:
+    """One or two of them."""
+    return sorted({*itertools.combinations(sizes, 1), *itertools.combinations(sizes, 2)})
+
+
+def _with(sizes: Sizes, less: Sizes, more: Sizes) -> Sizes:
+    return tuple(sorted((Counter(sizes) - Counter(less) + Counter(more)).elements()))
 
 
 def _as_well(request: WorkloadRequest, was: NodeCapacity, host: NodeCapacity) -> bool:

@@ -19,7 +19,7 @@ from swarm_iac.model.service import variants
 from swarm_iac.model.service.needs import reached
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES, Replicas, Workload
-from swarm_iac.solver.decide.keep_size import beside, keeping
+from swarm_iac.solver.decide.keep_size import Kept, beside, keeping
 from swarm_iac.solver.decide.solve import SCALE
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.conflict import capacity_of, conflict
@@ -48,13 +48,14 @@ Choice = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Tried:
-    """A choice that was solved. `stack`: in effect. `solution`: as of `Kept`, and so is `told`."""
+    """A choice that was solved. `stack`: in effect. `solution`, `told`, `improved`: as of `Kept`."""
 
     choice: Choice
     score: tuple[Score, int]
     stack: Stack
     solution: Solution
     told: Callable[[int], Solution]
+    improved: Callable[[int], Kept] | None = None
 
 
 @dataclass
@@ -121,7 +122,7 @@ class VariantSearch:
                     missing[name] = (Fraction(_gpus(one) - _gpus(now.workloads[name])), Fraction(1, 2))
             moves = sum(not one.forced for one in found.moves)
             score = self.score(choice, self._sums(missing, placed), placed), moves
-            self.tried[choice] = Tried(choice, score, now, found, kept.told)
+            self.tried[choice] = Tried(choice, score, now, found, kept.told, kept.improved)
         return self.tried[choice]
 
     def _lacking(self, name: str, now: Workload, placed: int, placement: Placement) -> Fraction:
@@ -205,10 +206,10 @@ class VariantSearch:
 
     def improved(self, best: Tried) -> Tried:
         """The same choice on a large fleet on which nothing runs, with the effort that the choices left which were tried."""
-        if not self.large or self.last.going() or not best.solution.placement.unplaced or self.watch.stopped:
+        if not best.improved or not best.solution.placement.unplaced or self.watch.stopped:
             return best
-        kept = keeping(self.at(best.choice), self.last, today=self.today, watch=self.watch, times=self.tries)
-        if self.watch.stopped:  # ended by hand, so this one has less than the other
+        kept = best.improved(self.tries)
+        if self.watch.stopped:  # ended by hand: nobody looked for who could be within one NUMA node
             return best
         return replace(best, stack=kept.stack, solution=kept.solution, told=kept.told)
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from swarm_iac.model.device import WHOLE, Device, gpu
 from swarm_iac.model.hardware import Hardware
-from swarm_iac.model.placement import Allocation
+from swarm_iac.model.placement import Allocation, Placement, Unplaced
 from swarm_iac.model.resources.table import RESOURCES, SIZES
 from swarm_iac.solver.packing.devices import Devices, Used, Want, assign, fixed, share_cards
 from swarm_iac.solver.packing.mig_instances import Held, Wish, seats, with_devices
@@ -52,6 +52,25 @@ def assemble(snapshot: Snapshot, classified: Classified, counts: Pairs) -> tuple
     for node in sorted({*new, *(node for node, ones in held.items() if _crowded(snapshot, node, ones))}):
         found |= {a.name: a for a in _equip(snapshot, node, held.get(node, []), new.get(node, []), loose)}
     return tuple(sorted(found.values(), key=lambda a: (a.workload, a.index)))
+
+
+def placement_of(snapshot: Snapshot, allocations: tuple[Allocation, ...]) -> Placement:
+    """The placement that they are, and what has no place in it; nobody has looked for reasons yet."""
+    indices: dict[str, set[int]] = {}
+    for a in allocations:
+        indices.setdefault(a.workload, set()).add(a.index)
+    unplaced = []
+    for name, request in snapshot.requests.items():
+        if missing := missing_of(snapshot, request, indices.get(name, set())):
+            unplaced.append(Unplaced(workload=name, missing=missing))
+    return Placement(allocations=tuple(sorted(allocations, key=lambda a: a.name)), unplaced=tuple(unplaced))
+
+
+def missing_of(snapshot: Snapshot, request: WorkloadRequest, placed: set[int]) -> tuple[int, ...]:
+    """Replicas without a place: those that ran, then the lowest numbers that are free."""
+    ran = [a.index for a in snapshot.running.get(request.name, ()) if a.index not in placed]
+    fresh = [i for i in snapshot.numbers(request) if i not in placed and i not in ran]
+    return tuple(sorted((ran + fresh)[: max(0, request.wanted - len(placed))]))
 
 
 def _name_replicas(
@@ -91,8 +110,9 @@ def _name_replicas(
 
 def _equip(snapshot: Snapshot, node: str, held: list[Allocation], new: list[New], loose: set[str]) -> list[Allocation]:
     """Who is bound to a NUMA node, or to linked GPUs, comes first: others may have what is left."""
-    if snapshot.local and any(snapshot.requests[name].local for name, _, _ in new):
-        singles, linked = _in_domains(snapshot, node, held, new)
+    bound = [one for one in new if _bound(snapshot, node, one[0])] if snapshot.local else []
+    if bound:
+        singles, linked = _in_domains(snapshot, node, held, new, bound)
         try:
             rest = [one for one in new if not snapshot.requests[one[0]].single] if singles else new
             return _devices(snapshot, node, [*held, *singles], rest, loose, linked)
@@ -101,19 +121,26 @@ def _equip(snapshot: Snapshot, node: str, held: list[Allocation], new: list[New]
     return _devices(snapshot, node, held, new, loose)
 
 
+def _bound(snapshot: Snapshot, node: str, name: str) -> bool:
+    """Is it bound to a NUMA node, or to some of the GPUs of this one? Where all are linked, any will do."""
+    request, hardware = snapshot.requests[name], snapshot.stack.hardware_of(node)
+    return request.single or (request.linked and not hardware.linked(tuple(range(hardware.gpus.count))))
+
+
 def _in_domains(
-    snapshot: Snapshot, node: str, held: list[Allocation], new: list[New]
+    snapshot: Snapshot, node: str, held: list[Allocation], new: list[New], those: list[New]
 ) -> tuple[list[Allocation], dict[str, tuple[Device, ...]]]:
-    """The new replicas that have to be on one NUMA node, each on one, and the GPUs of others that have to be linked, by name.
+    """`those` that have to be on one NUMA node, each on one, and the GPUs of those that have to be linked, by name.
 
     None where not all find theirs.
     """
     hardware = snapshot.stack.hardware_of(node)
     wider = fixed(hardware, held)
     stay = [a.model_copy(update={"numa": wider[a.name]}) if a.name in wider else a for a in held]
-    bound = sorted((one for one in new if snapshot.requests[one[0]].local), key=lambda one: one[:2])
+    bound = sorted(those, key=lambda one: one[:2])
     requests = [snapshot.requests[name] for name, _, _ in bound]
-    spare = [(was, snapshot.requests[name]) for name, _, was in new if was and not snapshot.requests[name].local]
+    mine = {(name, index) for name, index, _ in bound}
+    spare = [(was, snapshot.requests[name]) for name, index, was in new if was and (name, index) not in mine]
     again = [was for was, request in spare if _usable(was, request, hardware)]
     was_here = [was for _, _, was in bound]
     # At first beside all that others who restart here had, so that they have it again.
