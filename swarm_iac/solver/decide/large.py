@@ -12,9 +12,9 @@ from swarm_iac.solver.backend.cpsat import SEED
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.bounds.gpu_bounds import Bounds, level_bounds
 from swarm_iac.solver.bounds.other_bounds import beside_it, with_others
+from swarm_iac.solver.decide.by_columns import fill
+from swarm_iac.solver.decide.by_columns import goals as goals_of_large
 from swarm_iac.solver.decide.clearing import cleared, exchanged, fewer, kept_first
-from swarm_iac.solver.decide.filling import fill
-from swarm_iac.solver.decide.filling import goals as goals_of_large
 from swarm_iac.solver.decide.guided import guided
 from swarm_iac.solver.decide.moves import moves_with_causes
 from swarm_iac.solver.decide.proofs import UNSIGNED, preferences
@@ -39,17 +39,17 @@ Bounded = Callable[[int], tuple[Goal, ...]]
 
 
 @dataclass(frozen=True)
-class Decided:
+class Unproven:
     """A solution. `bounded`: its goals, where bounds are not worked out yet. `further`: the next one after so many times
     EXCHANGED of effort, on a large fleet on which nothing runs.
     """
 
     solution: Solution
     bounded: Bounded | None = None
-    further: Callable[[int], Decided] | None = None
+    further: Callable[[int], Unproven] | None = None
 
 
-def filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch) -> Decided:
+def filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch) -> Unproven:
     """A large fleet on which nothing runs yet."""
     effort = snapshot.stack.solve.effort
     task = repair_task(snapshot, classified)
@@ -80,7 +80,7 @@ def filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], wat
             counts = counts if led is None else max(counts, led, key=lambda one: value(snapshot, one))
             counts = better(improved(snapshot, counts, RUINED[effort], watch.ended))
 
-    def with_bounds(counts: Pairs) -> Decided:
+    def with_bounds(counts: Pairs) -> Unproven:
         found = solution_of(snapshot, classified, counts, goals_of_large(snapshot, counts, most, known), rounds, watch)
 
         def bounded(_: int) -> tuple[Goal, ...]:  # a quarter of all effort is enough
@@ -91,16 +91,16 @@ def filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], wat
             bounds = with_others(snapshot, counts, most, classified, bounds, limit.part(OTHERS["from nothing"]))
             return goals_of_large(snapshot, counts, most, bounds)
 
-        def further(times: int) -> Decided:
+        def further(times: int) -> Unproven:
             watch.phase("improving the placement")
             return with_bounds(exchanged(snapshot, classified, most, counts, watch, EXCHANGED[effort] * times))
 
-        return Decided(found, bounded, further) if partly else Decided(found)
+        return Unproven(found, bounded, further) if partly else Unproven(found)
 
     return with_bounds(counts)
 
 
-def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch) -> Decided:
+def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], watch: Watch) -> Unproven:
     """A large fleet with a change."""
     effort = snapshot.stack.solve.effort
     watch.phase("placing what is new")
@@ -139,7 +139,7 @@ def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
         others = with_others(snapshot, counts, most, classified, bounds, limit, replicas=deep)
         return goals_of_large(snapshot, counts, most, others)
 
-    return Decided(found, bounded if partly else None)
+    return Unproven(found, bounded if partly else None)
 
 
 def solution_of(

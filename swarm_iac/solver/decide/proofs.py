@@ -14,7 +14,7 @@ from swarm_iac.solver.balance.besides import beside_value, least_beside, shy
 from swarm_iac.solver.balance.nearest import near_value, nearby
 from swarm_iac.solver.balance.preferred import choosy, lacks_value, least_lacks
 from swarm_iac.solver.bounds.gpu_bounds import Bounds
-from swarm_iac.solver.decide.filling import goals
+from swarm_iac.solver.decide.by_columns import goals
 from swarm_iac.solver.exact.search import EFFORT, Found
 from swarm_iac.solver.exact.watch import goals_of
 from swarm_iac.solver.explain.counting import EVERY, on_node

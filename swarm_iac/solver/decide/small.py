@@ -9,8 +9,8 @@ from dataclasses import replace
 from swarm_iac.model.placement import Goal
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.bounds.gpu_bounds import NOBODY, PriorityBounds
+from swarm_iac.solver.decide.by_columns import fill
 from swarm_iac.solver.decide.clearing import cleared, exchanged, fewer
-from swarm_iac.solver.decide.filling import fill
 from swarm_iac.solver.exact.attempt import attempt
 from swarm_iac.solver.exact.effort import CHANGE, FROM_NOTHING, columns, in_all
 from swarm_iac.solver.exact.search import Found, Score, bounded, capped, stricter

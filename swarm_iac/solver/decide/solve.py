@@ -25,9 +25,9 @@ from swarm_iac.solver.backend.linear import listening
 from swarm_iac.solver.balance.even import even
 from swarm_iac.solver.bounds.gpu_bounds import Bounds
 from swarm_iac.solver.decide import locality
-from swarm_iac.solver.decide.filling import goals as goals_of_large
+from swarm_iac.solver.decide.by_columns import goals as goals_of_large
 from swarm_iac.solver.decide.filling_again import filled_again
-from swarm_iac.solver.decide.large import Decided, changed, filled, solution_of, with_devices
+from swarm_iac.solver.decide.large import Unproven, changed, filled, solution_of, with_devices
 from swarm_iac.solver.decide.moves import moves_with_causes
 from swarm_iac.solver.decide.proofs import (
     failed_after,
@@ -133,7 +133,7 @@ def unexplained(
         return Unexplained(_on_one(snapshot, classified, most, found, watch), whole, watch, large)
 
     def answered(
-        decide: Callable[[], Decided], otherwise: Callable[[Exception], Unexplained], before: Sequence[str] = ()
+        decide: Callable[[], Unproven], otherwise: Callable[[Exception], Unexplained], before: Sequence[str] = ()
     ) -> Unexplained:
         with listening() as these:
             try:
@@ -167,7 +167,7 @@ def unexplained(
         told = with_failures(found, failures)
         return Unexplained(told, whole, watch, large, proven if bounded else None, improved if further else None)
 
-    def decide() -> Decided:
+    def decide() -> Unproven:
         return _best(snapshot, classified, most, moves, watch, scale, repair=repair, trial=trial)
 
     return answered(decide, greedily)
@@ -237,7 +237,7 @@ def _best(
     *,
     repair: bool,
     trial: bool,
-) -> Decided:
+) -> Unproven:
     if not repair:
         task, haste = replace(full_task(snapshot, classified), budget=moves), scale.large(snapshot)
         left = in_all(snapshot, FROM_NOTHING)
@@ -250,4 +250,4 @@ def _best(
         found, counts, cut = decided(snapshot, classified, most, watch, wide=len(snapshot.nodes) > scale.nodes, trial=trial)
     placement = with_devices(snapshot, classified, counts, watch)
     proof = proof_of(snapshot.stack, found, cut=cut, stopped=watch.stopped)
-    return Decided(Solution(placement=placement, proof=proof, moves=moves_with_causes(snapshot, classified, placement)))
+    return Unproven(Solution(placement=placement, proof=proof, moves=moves_with_causes(snapshot, classified, placement)))
