@@ -118,6 +118,21 @@ def test_what_would_stop_is_searched_for_when_all_other_effort_is_used_up(seed: 
     assert watch.names and attempt(snapshot, task, most, new, True, watch, left=0.0)[1] == new
 
 
+def test_where_nothing_more_is_placed_nothing_is_tidied_if_only_gains_are_asked_for() -> None:
+    snapshot, task = crowded_task(1)
+    most = possible(snapshot)
+
+    def tidied(start: Counter[tuple[str, str]], *, gaining: bool) -> bool:
+        watch = Searches()
+        found = attempt(snapshot, task, most, start, True, watch, gaining=gaining)[0]
+        others = {aim.name for aim, _, _ in found.scores if aim.places is None and not aim.due}
+        return not others.isdisjoint(watch.names)
+
+    best = attempt(snapshot, task, most, None, True, Watch())[1]
+    assert tidied(Counter(), gaining=True), "much is placed"
+    assert tidied(best, gaining=False) and not tidied(best, gaining=True)
+
+
 def test_what_the_teams_around_hold_at_most_is_not_proven_again_of_those_inside() -> None:
     """No node holds two of the jobs, so teams hold less than they are due, which a search alone shows."""
     inside = {"one": "east", "two": "east", "three": "west", "four": "west"}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import random
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +19,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver import solve
 from swarm_iac.solver.backend.time_limit import TimeLimit
-from swarm_iac.solver.bounds.gpu_bounds import PriorityBounds, level_bounds
+from swarm_iac.solver.bounds.gpu_bounds import PriorityBounds, largest_sum, level_bounds
 from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.snapshot.binding_limits import without_slack
@@ -25,7 +27,7 @@ from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Pairs, by_workload, classify, fixed_by, repair_task
 from swarm_iac.solver.snapshot.value import size
-from tests.solver.fleets import some_fleet
+from tests.solver.fleets import some_fleet, stack_of
 from tests.solver.oracle import accepted, as_large, every
 from tests.solver.test_oracle import fleets, fleets_of_parts
 
@@ -142,3 +144,22 @@ def test_priorities_share_one_fleet_in_a_bound_however_little_effort_is_left(see
         assert found is not None and held(snapshot, counts, level)[0] <= found <= fleet - above
     ended = PriorityBounds(snapshot, possible(snapshot), TimeLimit(lambda: True))
     assert ended.of(levels[0], counts, deep=False) is None
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_bound_on_gpus_is_a_sum_that_replicas_can_have(seed: int) -> None:
+    """Of parts, whole ones and whole gangs: compared with all choices of how many are placed."""
+    rng = random.Random(seed)
+    works = {
+        f"w{i}": {"each": {"gpus": rng.choice([0.25, 0.3, 0.5, 1, 2, 3])}, "replicas": rng.randint(1, 4)} for i in range(3)
+    }
+    works["g"] = {"each": {"gpus": rng.choice([1, 2, 4])}, "gang": rng.randint(2, 3)}
+    snapshot = snapshot_of(stack_of({"n": {}}, works), Placement())
+    requests = list(snapshot.requests.values())
+    most = {name: rng.randint(0, one.members) for name, one in snapshot.requests.items()}
+    choices = [
+        [0, one.members][: 1 + (most[one.name] >= one.members)] if one.gang else range(most[one.name] + 1) for one in requests
+    ]
+    sums = {sum(size(one) * n for one, n in zip(requests, counts, strict=True)) for counts in itertools.product(*choices)}
+    for top in (*sums, *(rng.randint(0, max(sums) + 1000) for _ in range(20))):
+        assert largest_sum(requests, most, top) == max(one for one in sums if one <= top)

@@ -14,8 +14,9 @@ The second is tried where the first leaves a gap. Each program holds one goal, s
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from swarm_iac.solver.backend.time_limit import TimeLimit
@@ -193,6 +194,10 @@ def finer_bound(
     return None
 
 
+#: So many sums of GPUs are looked at, in thousandths or in the largest unit of which all are multiples.
+SUMS = 20_000
+
+
 @dataclass
 class PriorityBounds:
     """Bounds on one priority after the other, while a search goes through them. `limit`: the effort of all of them."""
@@ -228,7 +233,31 @@ class PriorityBounds:
             found = relaxed_bound(one.problem, groups, brief, one.stand, moves, elsewhere=elsewhere)
             self.limit.spend(before - brief.left)
         mine = [request for request in snapshot.requests.values() if request.gpus and request.priority == level]
-        return None if found is None else found + sum(size(request) * elsewhere[request.name] for request in mine)
+        if found is None:
+            return None
+        top = found + sum(size(request) * elsewhere[request.name] for request in mine)
+        return largest_sum(mine, {one.name: max(self.possible[one.name], _ran(snapshot, one)) for one in mine}, top)
+
+
+def largest_sum(requests: list[WorkloadRequest], possible: Mapping[str, int], most: int) -> int:
+    """The largest sum of their GPUs that is not above `most`, in thousandths: of up to so many replicas of each, gangs whole.
+
+    Where more than SUMS would have to be looked at, `most` itself.
+    """
+    unit = math.gcd(*(size(request) for request in requests))
+    if not unit or most <= 0 or most // unit > SUMS:
+        return most
+    sums, within = 1, (1 << (most // unit + 1)) - 1
+    for request in requests:
+        each, left = size(request) // unit, possible[request.name]
+        if request.gang:
+            each, left = each * request.members, int(left >= request.members)
+        times = 1
+        while left > 0:  # 1, 2, 4, … of them and the rest: any number of them is a sum of these
+            taken = min(times, left)
+            sums |= (sums << each * taken) & within
+            left, times = left - taken, times * 2
+    return (sums.bit_length() - 1) * unit
 
 
 def _together(

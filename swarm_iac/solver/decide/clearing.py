@@ -97,7 +97,7 @@ def exchanged(
         tried[request.name] += 1
         left -= LOOKED * len(snapshot.nodes)
         if task is not None:
-            near, found, _ = attempt(snapshot, task, most, counts, True, watch, haste=True, left=left * ONE)
+            near, found, _ = attempt(snapshot, task, most, counts, True, watch, haste=True, left=left * ONE, gaining=True)
             left -= near.spent
             counts = max(counts, found, key=lambda one: value(snapshot, one))
     return counts

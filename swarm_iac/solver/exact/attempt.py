@@ -39,11 +39,12 @@ def attempt(
     again: Callable[[Pairs, int], Pairs] | None = None,
     keeping: float = 0.0,
     measured: bool = False,
+    gaining: bool = False,
 ) -> tuple[Found, Pairs, bool]:
     """Solve one task within the deterministic time `left`; a repair that is one of many (`haste`) has less for each goal.
 
     `gpus` bounds each priority; `again` fills one whose search was not proven in another way; `keeping` is what goals on who
-    runs have beyond `left`; `measured`: nothing is searched (`search`). Returns what was found, the counts of all replicas, and
+    runs have beyond `left`; `measured`, `gaining`: of `search`. Returns what was found, the counts of all replicas, and
     whether candidates were left out.
     """
     if len(task.free) * len(task.nodes or snapshot.nodes) > LARGE and len(snapshot.nodes) > 3 * WIDEST:
@@ -58,5 +59,5 @@ def attempt(
     level = snapshot.stack.solve.effort
     effort = (HASTE if haste and repair else EFFORT)[level]
     table = aims(fleet, change, most, repair=repair)
-    found = search(fleet, table, first, effort, watch, left, gpus, again, keeping, measured=measured)
+    found = search(fleet, table, first, effort, watch, left, gpus, again, keeping, measured=measured, gaining=gaining)
     return found, found.counts + fixed, fleet.cut or len(fleet.x) > TOO_LARGE

@@ -69,13 +69,14 @@ def search(
     keeping: float = 0.0,
     *,
     measured: bool = False,
+    gaining: bool = False,
 ) -> Found:
     """Improve `start`, goal after goal, with so much deterministic time for each, and so much in all.
 
     Where candidates were left out, only counting bounds are claimed, and those of `gpus`, which is asked before a priority is
     searched. `again` fills a priority in another way beside what those above it hold, where its search was not proven.
-    `measured`: nothing is searched. `keeping`: what goals on who runs have beyond `in_all`; where something stops, those after
-    them up to `shifts` share a part of it.
+    `measured`: nothing is searched; `gaining`: nothing after what is placed, unless more is. `keeping`: what goals on who runs
+    have beyond `in_all`; where something stops, those after them up to `shifts` share a part of it.
     """
     values = fleet.values(start)
     players = _Players(fleet, table)
@@ -85,7 +86,11 @@ def search(
     skip = measured or len(fleet.x) > TOO_LARGE
     used = BUILT * len(fleet.x)
     beside, stops, last = keeping * BESIDE, False, [aim.name for aim in table].index("shifts")
+    placing = _placing(table)
+    before = [aim.measure(values) for aim in placing]
     for i, aim in enumerate(table):
+        if gaining and i and table[i - 1] is placing[-1] and before == [one.measure(values) for one in placing]:
+            skip = True
         value = aim.measure(values)
         bound = aim.best
         if bounds.get(aim.inside, bound) < bound:
@@ -179,8 +184,11 @@ def _better(fleet: FleetModel, table: list[Aim], values: Values, other: Pairs) -
     if any(count > fleet.tops.get(pair, 0) for pair, count in other.items()):
         return values
     found = fleet.values(other)
-    placing = [aim for aim in table if aim.places is not None or aim.due]
-    return max(values, found, key=lambda one: [aim.measure(one) for aim in placing])
+    return max(values, found, key=lambda one: [aim.measure(one) for aim in _placing(table)])
+
+
+def _placing(table: list[Aim]) -> list[Aim]:
+    return [aim for aim in table if aim.places is not None or aim.due]
 
 
 def _holds_for_all(fleet: FleetModel, aim: Aim) -> bool:
