@@ -27,9 +27,10 @@ from swarm_iac.solver.snapshot.suitability import hindering, suits
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload
 
 Ones = tuple[Allocation, ...]
-#: GPUs of some replicas, in order; of a machine, and how many NUMA nodes it has.
+#: GPUs of some replicas, in order.
 Sizes = tuple[int, ...]
-_Shape = tuple[int, int]
+#: The GPU model of a node, how many it has, its NUMA nodes, and the replicas on it.
+Kind = tuple[str | None, int, int, Sizes]
 #: So many split replicas are tried to be made whole: each looks at every node.
 TRIED = 200
 #: So many exchanges of two nodes are tried, which promise something by their GPUs. Each takes two thousandths of a second.
@@ -106,58 +107,55 @@ class _Exchange:
             if not self.capacity.partial(node) and not self.capacity.cuts.get(node)
             if all(_comes(classified, a) and a.name not in classified.soft for a in found)
         }  # fmt: skip
-        self.sizes = {node: self._sizes(node) for node in self.on}
-        self.split: dict[tuple[_Shape, Sizes], int] = {}
-        self.promising: dict[tuple[_Shape, Sizes, _Shape, Sizes], list[tuple[Sizes, Sizes]]] = {}
+        #: They by what they have: few kinds, however many nodes.
+        self.alike: dict[Kind, dict[str, None]] = {}
+        for node in self.on:
+            self.alike.setdefault(self._kind(node), {})[node] = None
+        self.machines = {(one.gpus.count, one.numa): one for one in map(snapshot.stack.hardware_of, self.on)}
+        self.split: dict[Kind, int] = {}
+        self.promising: dict[tuple[Kind, Kind], list[tuple[Sizes, Sizes]]] = {}
 
     def around(self, node: str) -> None:
         """The first exchange that leaves fewer split on two nodes."""
         if node not in self.on:
             return
-        model = self.snapshot.nodes[node].model
-        for other in self.on:
-            if other == node or self.snapshot.nodes[other].model != model:
-                continue
-            for mine, its in self._promising(node, other):
-                for give, take in itertools.product(self._some(node, mine), self._some(other, its)):
-                    if self.left <= 0:
-                        return
-                    self.left -= 1
-                    if self._done(node, give, other, take):
-                        return
+        kind = self._kind(node)
+        for like, others in self.alike.items():
+            for mine, its in self._promising(kind, like) if like[0] == kind[0] else ():
+                for other in (one for one in others if one != node):
+                    for give, take in itertools.product(self._some(node, mine), self._some(other, its)):
+                        if self.left <= 0:
+                            return
+                        self.left -= 1
+                        if self._done(node, give, other, take):
+                            return
 
-    def _sizes(self, node: str) -> Sizes:
-        """GPUs of each replica that has any."""
-        requests = self.snapshot.requests
-        return tuple(sorted(size for name, n in self.on[node].items() if (size := requests[name].gpus) for _ in range(n)))
+    def _kind(self, node: str) -> Kind:
+        hardware, requests = self.snapshot.stack.hardware_of(node), self.snapshot.requests
+        sizes = (size for name, n in self.on[node].items() if (size := requests[name].gpus) for _ in range(n))
+        return self.snapshot.nodes[node].model, hardware.gpus.count, hardware.numa, tuple(sorted(sizes))
 
-    def _promising(self, node: str, other: str) -> list[tuple[Sizes, Sizes]]:
+    def _promising(self, mine: Kind, its: Kind) -> list[tuple[Sizes, Sizes]]:
         """One or two of each with as many GPUs, with which fewer would be split by GPUs alone."""
-        mine, its = self.sizes[node], self.sizes[other]
-        key = self._shape(node), mine, self._shape(other), its
-        if key not in self.promising:
-            now = self._split(node, mine) + self._split(other, its)
-            self.promising[key] = [
+        if (mine, its) not in self.promising:
+            now = self._split(mine) + self._split(its)
+            self.promising[mine, its] = [
                 (give, take)
-                for give, take in itertools.product(_few(mine), _few(its))
+                for give, take in itertools.product(_few(mine[-1]), _few(its[-1]))
                 if sum(give) == sum(take) and give != take
-                if self._split(node, _with(mine, give, take)) + self._split(other, _with(its, take, give)) < now
+                if self._split(_with(mine, give, take)) + self._split(_with(its, take, give)) < now
             ]
-        return self.promising[key]
+        return self.promising[mine, its]
 
-    def _shape(self, node: str) -> _Shape:
-        hardware = self.snapshot.stack.hardware_of(node)
-        return hardware.gpus.count, hardware.numa
-
-    def _split(self, node: str, sizes: Sizes) -> int:
-        """How many of replicas with so many GPUs each are split on the empty node, whatever else they ask for."""
-        shape = count, numa = self._shape(node)
-        if (shape, sizes) not in self.split:
+    def _split(self, kind: Kind) -> int:
+        """How many are split on an empty node, whatever they ask for beside GPUs."""
+        if kind not in self.split:
+            _, count, numa, sizes = kind
             items = [NumaRequest(str(i), gpus, 0, 0, (0,) * numa) for i, gpus in enumerate(sizes)]
             free = [len(part) for part in parts(count, numa)]
-            seats = Search(items, free, free, [0] * numa, Memory(self.snapshot.stack.hardware_of(node))).best()
-            self.split[shape, sizes] = sum(seat.home is None for seat in seats.values())
-        return self.split[shape, sizes]
+            seats = Search(items, free, free, [0] * numa, Memory(self.machines[count, numa])).best()
+            self.split[kind] = sum(seat.home is None for seat in seats.values())
+        return self.split[kind]
 
     def _some(self, node: str, sizes: Sizes) -> Iterator[Counter[str]]:
         """Replicas of the node with so many GPUs each, of each choice of workloads once."""
@@ -184,8 +182,10 @@ class _Exchange:
         if len(laid) == len(ways) and self._really(node, here) + self._really(other, there) < (
             self._really(node, self.on[node]) + self._really(other, self.on[other])
         ):
-            self.on[node], self.on[other] = here, there
-            self.sizes |= {name: self._sizes(name) for name in (node, other)}
+            for name, now in ((node, here), (other, there)):
+                del self.alike[self._kind(name)][name]
+                self.on[name] = now
+                self.alike.setdefault(self._kind(name), {})[name] = None
             for name, was, to in ways:
                 self.counts[name, was] -= 1
                 self.counts[name, to] += 1
@@ -215,8 +215,8 @@ def _few(sizes: Sizes) -> list[Sizes]:
     return sorted({*itertools.combinations(sizes, 1), *itertools.combinations(sizes, 2)})
 
 
-def _with(sizes: Sizes, less: Sizes, more: Sizes) -> Sizes:
-    return tuple(sorted((Counter(sizes) - Counter(less) + Counter(more)).elements()))
+def _with(kind: Kind, less: Sizes, more: Sizes) -> Kind:
+    return *kind[:-1], tuple(sorted((Counter(kind[-1]) - Counter(less) + Counter(more)).elements()))
 
 
 def _as_well(request: WorkloadRequest, was: NodeCapacity, host: NodeCapacity) -> bool:
