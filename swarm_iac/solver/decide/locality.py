@@ -45,7 +45,7 @@ def whole(snapshot: Snapshot, classified: Classified, counts: Pairs, ones: Ones)
     for way in (_elsewhere, _exchanged):
         while before := needless(snapshot, classified, ones):
             other = way(snapshot, classified, counts, ones, before)
-            found = assemble(snapshot, classified, other)
+            found = assemble(snapshot, classified, other) if other != counts else ones
             if len(needless(snapshot, classified, found)) >= len(before):
                 break
             counts, ones = other, found

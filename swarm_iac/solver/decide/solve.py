@@ -178,8 +178,11 @@ def _whole(snapshot: Snapshot, classified: Classified, found: Solution, watch: W
     ones = found.placement.allocations
     if not locality.needless(snapshot, classified, ones):
         return found
-    counts: Pairs = Counter((a.workload, a.node) for a in ones)
-    counts, ones = locality.whole(snapshot, classified, counts, ones)
+    known = snapshot.known(_whole)  # asked again once the same placement is bounded
+    if id(found.placement) not in known:
+        counts: Pairs = Counter((a.workload, a.node) for a in ones)
+        known[id(found.placement)] = found.placement, locality.whole(snapshot, classified, counts, ones)
+    counts, ones = known[id(found.placement)][1]
     goals = {goal.name: goal for goal in found.proof.goals}
     counts, ones, goals = filled_again(snapshot, classified, counts, ones, goals, watch)
     placement = placement_of(snapshot, ones)
