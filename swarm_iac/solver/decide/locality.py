@@ -2,7 +2,8 @@
 
 Where everything has its place, a new replica whose devices lie on several NUMA nodes goes to another node on which one
 NUMA node holds all of it beside what is placed there: none of its like more or fewer, no move, no finer GPU than
-before. Nodes in use come after that. What stays is never touched.
+before. Where no node has so much left, it changes places: 3 + 3 + 2 GPUs on NUMA nodes of four split one, 3 + 3 + 1 + 1 none.
+Nodes in use come after that. What stays is never touched.
 """
 
 from __future__ import annotations
