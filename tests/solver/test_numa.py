@@ -16,6 +16,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.plan import desired
 from swarm_iac.plan.state.diff import restart_for
 from swarm_iac.solver import solve, why
+from swarm_iac.solver.decide import locality
 from swarm_iac.units import Bytes, Cpus
 from tests.solver.fleets import stack_of
 
@@ -313,6 +314,47 @@ def test_a_full_fleet_splits_hardly_more_than_it_has_to() -> None:
         sound(stack, found)
         more, full = more + len(split(stack, found)) - fewest, full + 1
     assert more <= full / 20
+
+
+def ruled(seed: int) -> Stack:
+    """Three machines in two racks, asked for all their GPUs and more, by replicas that bind each other in several ways."""
+    rng = random.Random(seed)
+    names = [f"w{i}" for i in range(10)]
+    places: list[dict[str, Any]] = [
+        {}, {}, {"spread": "node"}, {"spread": "rack"}, {"per_node": 1}, {"balance": "rack"}, {"near": "rack"}, {"prefer_apart": "node"},
+        {"prefer": {"rack": "r1"}}, {"select": {"rack": "r2"}}, {"away_from": {"node": [rng.choice(names)]}}, {"numa": "single"},
+    ]  # fmt: skip
+    works = {}
+    for name in names:
+        one = each(
+            rng.choice([1, 1, 2, 2, 3, 3]), rng.choice([1, 8, 20]), rng.choice(["1 GB", "300 GB"]), pinned=rng.random() < 0.4
+        )
+        place = rng.choice(places)
+        works[name] = one | {"replicas": rng.randint(1, 3), "priority": rng.choice(["normal", "low"])}
+        works[name] |= {"place": place} if name not in place.get("away_from", {}).get("node", ()) else {}
+    nodes = {
+        "n1": {"hardware": "h", "rack": "r1"},
+        "n2": {"hardware": "h", "rack": "r1"},
+        "n3": {"hardware": "h", "rack": "r2"},
+    }
+    return stack_of(nodes, works, hardware={"h": SHAPE}, limits={"node": {"vcpus": rng.choice([96, 192])}})
+
+
+def test_who_changes_places_costs_nothing_that_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    fewer = 0
+    for seed in range(DRAWS):
+        stack = ruled(seed)
+        found = solve(stack)
+        sound(stack, found.placement)
+        with monkeypatch.context() as patch:
+            patch.setattr(locality, "EXCHANGES", 0)
+            without = solve(stack)
+        now, before = ({goal.name: goal.value for goal in one.proof.goals if goal.name != "nodes"} for one in (found, without))
+        whole = now.pop("within_numa", None)  # is there if anybody is split
+        least = before.pop("within_numa", 0)
+        assert now == before and (whole is None or whole >= least), seed
+        fewer += len(split(stack, without.placement)) > len(split(stack, found.placement))
+    assert fewer, "somebody was split without it"
 
 
 def test_what_no_numa_node_has_room_for_is_split_and_proven_to_be() -> None:

@@ -95,7 +95,9 @@ def filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], wat
             watch.phase("improving the placement")
             return with_bounds(exchanged(snapshot, classified, most, counts, watch, EXCHANGED[effort] * times))
 
-        return Unproven(found, bounded, further) if partly else Unproven(found)
+        # Who stands for itself is placed as well by columns.
+        together = partly and any(not simple(one) for one in short(snapshot, counts))
+        return Unproven(found, bounded if partly else None, further if together else None)
 
     return with_bounds(counts)
 
