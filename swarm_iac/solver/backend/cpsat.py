@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import ModuleType
 
@@ -25,7 +26,19 @@ else:
     finally:
         del sys.modules["pandas"]
 
-__all__ = ["SEED", "cp_model", "ended_by", "known_bound", "one_worker", "run", "solved", "spent"]
+__all__ = [
+    "SEED",
+    "cp_model",
+    "end",
+    "ended_by",
+    "improver",
+    "known_bound",
+    "one_worker",
+    "run",
+    "run_together",
+    "solved",
+    "spent",
+]
 
 SEED = 7
 #: How often somebody looks whether a search is to end. [s]
@@ -50,6 +63,45 @@ def one_worker(effort: float | None = None) -> cp_model.CpSolver:
     if effort is not None:
         solver.parameters.max_deterministic_time = effort
     return solver
+
+
+def improver(effort: float) -> cp_model.CpSolver:
+    """One that proves nothing: it decides a part of the hint again, then another part (large neighbourhood search).
+
+    As deterministic: parts take turns by deterministic time. It is told of no better solution that another solver finds.
+    """
+    solver = one_worker(effort)
+    solver.parameters.interleave_search = True
+    solver.parameters.use_lns_only = True
+    return solver
+
+
+def run_together(
+    solvers: Sequence[cp_model.CpSolver],
+    model: cp_model.CpModel,
+    callback: cp_model.CpSolverSolutionCallback | None = None,
+) -> list[cp_model.CpSolverStatus]:
+    """The statuses of these solves at the same time, a core each; `callback` is the first one's.
+
+    Where that proves its answer the others are ended, and are UNKNOWN: how far they came is chance then.
+    """
+    first, *others = solvers
+    if not others:
+        return [run(first, model, callback)]
+    with ThreadPoolExecutor(len(others), "solves beside") as pool:
+        beside = [pool.submit(run, one, model) for one in others]
+        status = run(first, model, callback)
+        if status == cp_model.OPTIMAL:
+            for one in others:
+                end(one)
+        found = [one.result() for one in beside]
+    return [status, *(cp_model.UNKNOWN if status == cp_model.OPTIMAL else one for one in found)]
+
+
+def end(solver: cp_model.CpSolver) -> None:
+    """End its solve, also one that has not begun."""
+    solver.parameters.max_deterministic_time = 0
+    solver.stop_search()
 
 
 def run(

@@ -5,11 +5,11 @@ A watch changes nothing about an answer that it does not stop: CP-SAT runs the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 
 from swarm_iac.model.placement import Goal
-from swarm_iac.solver.backend.cpsat import cp_model, run
+from swarm_iac.solver.backend.cpsat import cp_model, end, run_together
 from swarm_iac.solver.exact.aim import Aim
 from swarm_iac.solver.exact.goals import UNTOLD
 
@@ -29,32 +29,38 @@ class Watch:
         self.phase = phase
         self.stopped = False
         self._lock = Lock()
-        self._solver: cp_model.CpSolver | None = None
+        self._solvers: Sequence[cp_model.CpSolver] = ()
 
     def stop(self) -> None:
         """End the search; the best placement so far becomes the answer."""
         with self._lock:
             self.stopped = True
-            if self._solver is not None:
-                self._solver.stop_search()
+            for solver in self._solvers:
+                end(solver)
 
     def ended(self) -> bool:
         """Was it stopped? For long work that asks in between."""
         return self.stopped
 
-    def solve(self, aim: Aim, solver: cp_model.CpSolver, model: cp_model.CpModel, *, proves: bool) -> cp_model.CpSolverStatus:
-        """What `solver.solve(model)` gives, told on the way. `proves`: does a bound of this model bound every placement?"""
+    def solve(
+        self, aim: Aim, solvers: Sequence[cp_model.CpSolver], model: cp_model.CpModel, *, proves: bool
+    ) -> list[cp_model.CpSolverStatus]:
+        """What `run_together` gives; of the first one is told on the way.
+
+        `proves`: does a bound of this model bound every placement?
+        """
         improvements = _Improvements(self, aim, proves)
-        solver.best_bound_callback = improvements.bound
+        solvers[0].best_bound_callback = improvements.bound
         with self._lock:
             if self.stopped:
-                solver.parameters.max_deterministic_time = 0
-            self._solver = solver
+                for one in solvers:
+                    end(one)
+            self._solvers = solvers
         try:
-            return run(solver, model, improvements)
+            return run_together(solvers, model, improvements)
         finally:
             with self._lock:
-                self._solver = None
+                self._solvers = ()
 
     def reached(self, aim: Aim, value: int, bound: int) -> None:
         """A goal is settled."""
