@@ -16,10 +16,12 @@ import pytest
 
 from swarm_iac.errors import StackFileError
 from swarm_iac.limits import judge
+from swarm_iac.model.place.groups import LEVELS
+from swarm_iac.model.place.where import GROUP_RULES
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
-from swarm_iac.solver.balance.even import Compared
+from swarm_iac.solver.balance.even import Compared, compared, large_enough, left, left_on_each
 from swarm_iac.solver.exact import fleet_model
 from swarm_iac.solver.exact.rules import workload
 from swarm_iac.solver.explain import team_shares
@@ -33,8 +35,9 @@ from swarm_iac.solver.packing.mig_instances import Held
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.repair.neighbourhood import MOVED, _Weights
 from swarm_iac.solver.repair.undo_moves import _Place
-from swarm_iac.solver.snapshot.capacity import FreeCapacity, capacity_with
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, capacity_with, group_of
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
+from swarm_iac.solver.snapshot.snapshot import ENDLESS
 from swarm_iac.solver.snapshot.suitability import FIT, hindering, suits, suits_but_state
 from swarm_iac.solver.snapshot.tasks import classify, full_task, repair_task
 from tests.benchmarks.fleets.draw_where import more
@@ -43,10 +46,13 @@ from tests.solver.crowded import crowded
 from tests.solver.fleets import stack_of
 from tests.solver.oracle import still
 
+#: Fleets of later seeds have more kinds of rules, and from this one on all.
+LATEST = 640_000
 
-def drawn(count: int, machines: int = 12) -> Iterator[FreeCapacity]:
+
+def drawn(count: int, machines: int = 12, first: int = 71_000) -> Iterator[FreeCapacity]:
     """What is free on drawn fleets, filled in one pass."""
-    for seed in itertools.count(71_000):
+    for seed in itertools.count(first):
         one = more(filled(seed, machines), seed)
         try:
             stack = one.stack()
@@ -117,6 +123,33 @@ def test_who_could_move_elsewhere_is_said_as_by_looking_at_each_node() -> None:
             assert (weights.of(other, nodes[0]) == MOVED) == fits, other.name
             seen[fits] += 1
     assert min(seen[True], seen[False]) > 50
+
+
+def test_what_a_rule_on_groups_leaves_on_all_nodes_is_what_it_leaves_on_each() -> None:
+    seen = Counter[tuple[str, bool]]()
+    for capacity in drawn(40, first=LATEST):
+        for request in capacity.snapshot.requests.values():
+            for group in request.groups:
+                each = [left(capacity, request, group, host) for host in capacity.snapshot.nodes.values()]
+                assert left_on_each(capacity, request, group).tolist() == [ENDLESS if one is None else one for one in each]
+                seen.update((group.of.rule, one == 0) for one in each)
+    rare = [(rule.rule, full) for rule in GROUP_RULES for full in (True, False) if not seen[rule.rule, full]]
+    assert not rare, "each is seen to bar and to leave nodes"
+
+
+def test_who_is_compared_is_said_as_by_looking_at_each_node() -> None:
+    seen = 0
+    for capacity in drawn(60, first=LATEST):
+        snapshot = capacity.snapshot
+        for request in snapshot.requests.values():
+            if (group := request.even) is None:
+                continue
+            fits = [host for host in snapshot.nodes.values() if suits(request, host) and large_enough(request, host)]
+            near = [key for key in (request.together,) if key is not None and LEVELS.index(key) > LEVELS.index(group.level)]
+            long = {group_of(host, group.level): group_of(host, near[0]) if near else "" for host in fits}
+            assert [*compared(snapshot, request).items()] == [*long.items()], request.name
+            seen += 1 < len(long) < len({group_of(host, group.level) for host in snapshot.nodes.values()})
+    assert seen > 5, "some groups are compared, and some are not"
 
 
 def gangs_at_a_limit() -> tuple[Stack, Stack]:

@@ -10,15 +10,18 @@ where an edit or a lost node leaves more between two groups than the skew, and t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import cast
 
+import numpy as np
+import numpy.typing as npt
+
 from swarm_iac.model.place.groups import LEVELS, Group
-from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, held
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, groups_of, held
 from swarm_iac.solver.snapshot.capacity import left as left_alone
 from swarm_iac.solver.snapshot.layout import GPUS
-from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import hindering
 from swarm_iac.solver.snapshot.tasks import Pairs
 
@@ -60,16 +63,26 @@ def compared(snapshot: Snapshot, request: WorkloadRequest) -> Compared:
     key = (request.asked, request.on_one, request.joined, request.need, request.share, request.gpus, group.level, near)
     known = snapshot.known(compared)
     if key not in known:
-        open_ = hindering(snapshot, request).none
-        large: dict[tuple[object, ...], bool] = {}
+        open_, (sizes, firsts) = hindering(snapshot, request).none, _sizes(snapshot)
+        large = [size for size in np.unique(sizes[open_]).tolist() if large_enough(request, firsts[size])]
+        rows = np.flatnonzero(open_ & np.isin(sizes, large))
+        (places, mine), nodes = groups_of(snapshot, group.level), list(snapshot.nodes.values())
+        _, first = np.unique(mine[rows], return_index=True)
         found = known[key] = Compared()
-        for fits, host in zip(open_.tolist(), snapshot.nodes.values(), strict=True):
-            like = (host.whole, host.cards, host.mig)
-            if fits and like not in large:
-                large[like] = large_enough(request, host)
-            if fits and large[like]:
-                found[group_of(host, group.level)] = group_of(host, near) if near else ""
+        for row in rows[np.sort(first)].tolist():
+            found[places[mine[row]]] = group_of(nodes[row], near) if near else ""
     return cast("Compared", known[key])
+
+
+def _sizes(snapshot: Snapshot) -> tuple[npt.NDArray[np.int64], list[NodeCapacity]]:
+    """A number for each node, the same for those that `large_enough` does not tell apart, and the first of each number."""
+    known = snapshot.known(_sizes)
+    if () not in known:
+        firsts: dict[tuple[object, ...], tuple[int, NodeCapacity]] = {}
+        hosts = snapshot.nodes.values()
+        numbers = [firsts.setdefault((host.whole, host.cards, host.mig), (len(firsts), host))[0] for host in hosts]
+        known[()] = np.array(numbers, dtype=np.int64), [host for _, host in firsts.values()]
+    return cast("tuple[npt.NDArray[np.int64], list[NodeCapacity]]", known[()])
 
 
 class Even:
@@ -118,26 +131,27 @@ def left(capacity: FreeCapacity, request: WorkloadRequest, group: Group, host: N
     Who lost its slot is new where it ran: the next decision begins from what stands.
     """
     if group.of.even:
-        return left_by(capacity, request, group)(host)
+        stands = Even(capacity.snapshot, request, capacity.counts[request.name])
+        return stands.step(stands.place(host))
     return left_alone(capacity, request, group, host)
 
 
-def left_by(capacity: FreeCapacity, request: WorkloadRequest, group: Group) -> Callable[[NodeCapacity], int | None]:
-    """The same for many nodes, while nothing changes."""
-    if group.of.even:
-        stands = Even(capacity.snapshot, request, capacity.counts[request.name])
-        return lambda host: stands.step(stands.place(host))
+def left_on_each(capacity: FreeCapacity, request: WorkloadRequest, group: Group) -> npt.NDArray[np.int64]:
+    """The same of each node, in their order; ENDLESS for any number."""
+    snapshot = capacity.snapshot
+    places, mine = groups_of(snapshot, "node" if group.of.joins else group.level)
     if group.of.joins:
-        return lambda host: left_alone(capacity, request, group, host)
-    near = capacity.groups_near(request, group) if group.of.others else {}
-    there, level, empty = held(capacity, request, group.level), group.level, group.left({}, "")
-
-    def leaves(host: NodeCapacity) -> int | None:
-        if any(group_of(host, kind) in places for kind, places in near.items()):
-            return 0
-        return group.left(there, group_of(host, level)) if there else empty
-
-    return leaves
+        most = [left_alone(capacity, request, group, host) for host in snapshot.nodes.values()]
+    elif group.of.even:
+        most = list(map(Even(snapshot, request, capacity.counts[request.name]).step, places))
+    else:
+        there = held(capacity, request, group.level)
+        most = [group.left(there, place) for place in places]
+    found: npt.NDArray[np.int64] = np.array([ENDLESS if one is None else one for one in most], dtype=np.int64)[mine]
+    for kind, near in capacity.groups_near(request, group).items() if group.of.others else ():
+        names, theirs = groups_of(snapshot, kind)
+        found[np.array([name in near for name in names], dtype=np.bool_)[theirs]] = 0
+    return found
 
 
 def even(snapshot: Snapshot, counts: Pairs) -> bool:

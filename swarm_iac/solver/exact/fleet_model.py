@@ -81,6 +81,7 @@ class FleetModel:
                 self.homes.setdefault(name, set()).add(node)
         wide = len(task.free) * len(task.snapshot.nodes if task.nodes is None else task.nodes) > WIDE
         self._slots = Slots(task.base) if wide else None
+        self._near = [name for name in task.snapshot.nodes if self._is_near(name)]
         for name in task.free:
             self._count(task.snapshot.requests[name])
         self.open = {node: self._open(node) for node in self.by_node}
@@ -108,17 +109,19 @@ class FleetModel:
             self.by_request.setdefault(request.name, []).append(node)
             self.by_node.setdefault(node, []).append(request.name)
 
+    def _is_near(self, node: str) -> bool:
+        return self.task.nodes is None or node in self.task.nodes
+
     def _candidates(self, request: WorkloadRequest) -> Iterator[NodeCapacity]:
         """Nodes where a free replica could stand, in the order of their names."""
-        task, home = self.task, self.homes.get(request.name, set())
-        near = None if task.nodes is None else task.nodes | home
-        able = None if self._slots is None else {*home, *self._slots.able(request)}
-        for name, host in task.snapshot.nodes.items():
-            if (near is not None and name not in near) or (able is not None and name not in able):
-                continue
+        task, snapshot, home = self.task, self.task.snapshot, self.homes.get(request.name, set())
+        able = self._near if self._slots is None else [n for n in self._slots.able(request) if self._is_near(n)]
+        home = home & snapshot.nodes.keys()
+        for name in sorted({*able, *home}, key=snapshot.rows.__getitem__) if home else able:
+            host = snapshot.nodes[name]
             if task.pairs is not None and (request.name, name) not in task.pairs:
                 continue
-            if (request.name, name) in task.snapshot.barred and name not in home:
+            if (request.name, name) in snapshot.barred and name not in home:
                 continue
             if suits(request, host) or (name in home and may_stay(request, host)):
                 yield host

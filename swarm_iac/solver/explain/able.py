@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence, Set
 
 import numpy as np
 
-from swarm_iac.solver.balance.even import left_by
+from swarm_iac.solver.balance.even import left_on_each
 from swarm_iac.solver.explain.counting import GPU_RULE
 from swarm_iac.solver.explain.domains import LINK_RULE, NUMA_RULE, by_domain
 from swarm_iac.solver.explain.model_limits import MODEL_RULES
@@ -65,10 +65,10 @@ def _full(
     for i, (budget, need) in enumerate(zip(NODE, request.need, strict=True)):
         if budget.rule not in rules:
             continue
-        out = {b.name for b in nodes if need and capacity.free[b.name][i] < need}
+        out = {b.name for b in nodes if capacity.free[b.name][i] < need} if need else set[str]()
         if request.in_pieces and budget.rule == GPU_RULE:  # `need` names no GPU for a part of one
             out = {b.name for b in nodes if capacity.shares(request, b.name, 1) < 1}
-        if i == SUPPLY:
+        if i == SUPPLY and request.power is not None:
             out = {b.name for b in nodes if capacity.by_supply(request, b) < 1}
         yield "capacity under limits.node" if budget.level == "node" else budget.noun.noun, out
     for i, budget in enumerate(RACK):
@@ -84,8 +84,8 @@ def _barred(
     """For each of these rules about where a replica may lie: the nodes that it leaves in words, and those that it bars."""
     for group in request.groups:
         if group.of.rule in rules:
-            leaves = left_by(capacity, request, group)
-            out = {b.name for b in nodes if leaves(b) == 0}
+            full, rows = left_on_each(capacity, request, group) == 0, capacity.snapshot.rows
+            out = {b.name for b in nodes if full[rows[b.name]]}
             yield f"{group.format(group.of.leaves)}{f' in the {group.level}' if group.level != 'node' else ''}", out
     for rule, what in ((NUMA_RULE, "on one NUMA node"), (LINK_RULE, "on linked GPUs")):
         if request.local and rule in rules:

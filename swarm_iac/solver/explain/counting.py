@@ -6,6 +6,7 @@ Exact by counting, because replicas of one workload are interchangeable: the mos
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
@@ -81,17 +82,19 @@ def on_nodes(
     sited, alone = _sited(request, rules), _together(request, rules) == "node"
     use = _rack_use(request, rules)
 
-    def in_racks(found: list[tuple[NodeCapacity, int]]) -> dict[Gathered, int]:
+    def in_racks(ones: list[tuple[NodeCapacity, int]]) -> dict[Gathered, int]:
         racks: dict[Gathered, list[tuple[int, int]]] = {}
-        for host, cap in found:
+        for host, cap in ones:
             power = host.power_of(request) if use.powered and host.rack in capacity.racks else 0
             racks.setdefault(_group(host, sited=sited, alone=alone), []).append((power, cap))
-        return {group: _in_rack(capacity, group, ones, use) for group, ones in racks.items()}
+        return {group: _in_rack(capacity, group, each, use) for group, each in racks.items()}
 
-    evened = evened_under(capacity, request, lambda: in_racks(found), rules, home=home is not None)
+    whole = functools.cache(lambda: in_racks(found))
+    evened = evened_under(capacity, request, whole, rules, home=home is not None)
 
-    def plain(found: list[tuple[NodeCapacity, int]]) -> int:
-        return evened.total(in_racks(found)) if evened else _in_all(capacity, request, in_racks(found), rules)
+    def plain(ones: list[tuple[NodeCapacity, int]]) -> int:
+        counts = whole() if ones is found else in_racks(ones)
+        return evened.total(counts) if evened else _in_all(capacity, request, counts, rules)
 
     lefts = model_limits.left_on(capacity, request, rules) if request.models else {}
     return model_limits.most(lefts, found, _together(request, rules), plain) if lefts else plain(found)

@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
 
 from swarm_iac.model.device import WHOLE, gpu
 from swarm_iac.model.place.groups import LEVELS, Group, Level
@@ -31,6 +35,16 @@ def group_of(host: NodeCapacity, level: Level) -> str:
     if level == "site" and host.site is not None:
         return f"site {host.site}"
     return f"node {host.name}" if level == "node" or host.rack is None else f"rack {host.rack}"
+
+
+def groups_of(snapshot: Snapshot, level: Level) -> tuple[list[str], npt.NDArray[np.int64]]:
+    """The groups of one kind, in the order of their first nodes, and for each node the place of its own among them."""
+    known = snapshot.known(groups_of)
+    if level not in known:
+        number: dict[str, int] = {}
+        mine = [number.setdefault(group_of(host, level), len(number)) for host in snapshot.nodes.values()]
+        known[level] = list(number), np.array(mine, dtype=np.int64)
+    return cast("tuple[list[str], npt.NDArray[np.int64]]", known[level])
 
 
 def held(capacity: FreeCapacity, request: WorkloadRequest, level: Level) -> dict[str, int]:

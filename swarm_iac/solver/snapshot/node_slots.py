@@ -14,7 +14,7 @@ import numpy.typing as npt
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.place.groups import Level
 from swarm_iac.solver.packing.mig_instances import Held
-from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, held
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of, groups_of, held
 from swarm_iac.solver.snapshot.layout import GPUS, POWER, RACK, SUPPLY, UPLINK
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, NodeCapacity, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import Mask, hindering
@@ -43,7 +43,6 @@ class Slots:
         number = {name: i for i, name in enumerate(racks)}
         self.rack: Ints = np.array([number.get(host.rack or "", len(racks)) for host in self.nodes], dtype=np.int64)
         self._budgets: Ints = np.array([*capacity.racks.values(), (ENDLESS,) * len(RACK)], dtype=np.int64)
-        self._groups: dict[str, Ints] = {}
 
     def suits(self, request: WorkloadRequest) -> Mask:
         """Which nodes suit it, their state aside?"""
@@ -80,11 +79,7 @@ class Slots:
 
     def groups(self, level: Level) -> Ints:
         """A number for each node: the same for nodes of one `node`, `rack` or `site`, in the order of first names."""
-        if level not in self._groups:
-            known: dict[str, int] = {}
-            found = [known.setdefault(group_of(host, level), len(known)) for host in self.nodes]
-            self._groups[level] = np.array(found, dtype=np.int64)
-        return self._groups[level]
+        return groups_of(self.snapshot, level)[1]
 
     def take(self, request: WorkloadRequest, host: NodeCapacity, count: int) -> None:
         """As `FreeCapacity.take`."""

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from swarm_iac.solver.balance.even import left_by
+from swarm_iac.solver.balance.even import left_on_each
 from swarm_iac.solver.explain import model_limits
 from swarm_iac.solver.explain.counting import EVERY, GPU_RULE, NODE_RULES, RACK_RULES, by_ceiling, ceilings, on_nodes
 from swarm_iac.solver.explain.domains import DOMAINS, NUMA_RULE, OF_DOMAINS, Smaller, by_domain
@@ -84,9 +84,7 @@ class Ruled:
         #: Of racks that are compared what one more replica finds: several find another number.
         self.one: dict[str, Ints] = {}
         for group in request.groups:
-            leaves = left_by(capacity, request, group)
-            most = [leaves(host) for host in self.nodes]
-            self._cap(group.of.rule, [ENDLESS if one is None else one for one in most])
+            self._cap(group.of.rule, left_on_each(capacity, request, group))
             if group.of.even:
                 self.one[group.of.rule] = self.caps.pop(group.of.rule)
         self.wide = model_limits.of_any_model(capacity, request)  # as it is counted on nodes of other models
