@@ -295,7 +295,7 @@ def _solvers(fleet: FleetModel, aim: Aim, effort: float) -> list[cp_model.CpSolv
     solvers = [solver]
     if aim.share == 1.0 and effort > BRIEF:
         solver.parameters.linearization_level = 2  # gangs and ceilings: without linear programs it finds and proves little
-        if not fleet.task.running:
+        if not fleet.task.running and fleet.task.nodes is None:
             solvers.append(improver(effort))
     elif aim.turns and fleet.task.running and effort > BRIEF and len(fleet.highs) > HEAVY:
         # As deterministic. Of 45 hard changes of drawn fleets 23 were proven so, and 14 otherwise; two came out better, none
