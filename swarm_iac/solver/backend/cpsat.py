@@ -68,7 +68,7 @@ def one_worker(effort: float | None = None) -> cp_model.CpSolver:
 def improver(effort: float) -> cp_model.CpSolver:
     """One that proves nothing: it decides a part of the hint again, then another part (large neighbourhood search).
 
-    As deterministic: parts take turns by deterministic time. It is told of no better solution that another solver finds.
+    As deterministic: parts take turns by deterministic time, and what another solver finds meanwhile does not reach it.
     """
     solver = one_worker(effort)
     solver.parameters.interleave_search = True

@@ -1,7 +1,7 @@
 """Which placement is best, goal after goal?
 
-One CP-SAT solve for each goal whose counting bound the best placement so far does not reach already; then its value is
-fixed. One worker, a fixed seed and deterministic limits: the same inputs give the same placement under any load.
+A CP-SAT solve for each goal whose counting bound the best placement so far does not reach already; then its value is
+fixed. Solvers of one worker, a fixed seed and deterministic limits: the same inputs give the same placement under any load.
 """
 
 from __future__ import annotations
