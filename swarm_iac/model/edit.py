@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -30,7 +31,15 @@ class Edit(Value):
         """As it is typed: `limits.user.gpus=24`."""
         if isinstance(self.value, str) and not {*_WORDS}.isdisjoint(self.path.split(".")):
             return f"{self.path}={_typed(self.value)}"
-        return f"{self.path}={'' if self.value is None else self.value}"
+        return f"{self.path}={as_yaml(self.value)}"
+
+
+def as_yaml(value: object) -> str:
+    """A value on one line, as in a stack file: `true`, `{over: rack, skew: 2}`; empty where there is none."""
+    if isinstance(value, (bool, dict, list, tuple)):
+        plain = list(value) if isinstance(value, tuple) else value
+        return yaml.safe_dump(plain, default_flow_style=True, sort_keys=False, width=math.inf).removesuffix("...\n").strip()
+    return "" if value is None else str(value)
 
 
 def _typed(value: str) -> str:

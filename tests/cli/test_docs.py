@@ -1,4 +1,4 @@
-"""Does docs/answers.md show what the commands print? Each `$ swarm …` in it is typed, and what follows is compared.
+"""Do docs/answers.md and docs/reasons.md show what the commands print? Each `$ swarm …` in it is typed, and what follows is compared.
 
 `SWARM_UPDATE=1 pytest tests/cli` writes the answers anew; read what changed.
 """
@@ -8,10 +8,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from pathlib import Path
+
+import pytest
 
 from tests.cli.typed import ROOT, swarm
 
-FILE = ROOT / "docs" / "answers.md"
+FILES = [ROOT / "docs" / name for name in ("answers.md", "reasons.md")]
 
 
 def typed(text: str) -> str:
@@ -32,10 +35,11 @@ def typed(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def test_every_command_of_the_page_prints_what_stands_there() -> None:
-    text = FILE.read_text()
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_command_of_the_page_prints_what_stands_there(file: Path) -> None:
+    text = file.read_text()
     found = typed(text)
     if os.environ.get("SWARM_UPDATE"):
-        FILE.write_text(found)
-    assert found == FILE.read_text()
+        file.write_text(found)
+    assert found == file.read_text()
     assert len(re.findall(r"^    \$ swarm (why|what-if|rebalance) ", text, re.MULTILINE)) >= 4

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from swarm_iac.errors import StackFileError
+from swarm_iac.model.edit import Edit
 from swarm_iac.stackfile import load, loads
 from swarm_iac.stackfile.editing.overrides import edited, parse
 from swarm_iac.stackfile.reading.source import Loaded
@@ -108,3 +109,13 @@ def test_an_edit_that_says_what_is_already_there_changes_nothing() -> None:
         loaded = load(path, today=TODAY)
         for name, workload in loaded.stack.workloads.items():
             assert edited(loaded, parse(f"workloads.{name}.user={workload.user}")).stack == loaded.stack
+
+
+@pytest.mark.parametrize(
+    "value", [None, 4, 0.5, "8560 W", "1 x H100/3g.40gb", "2..8", {"over": "rack", "skew": 2}, ["a", "b"], []]
+)
+def test_an_edit_is_offered_as_it_is_typed(value: object) -> None:
+    """`swarm why` prints a command with it, which has to say the same."""
+    edit = Edit(path="workloads.chat.place.balance", value=value)
+    assert parse(str(edit)) == (edit,)
+    assert not {"'", "!"} & {*str(edit)}, "as in a stack file, not as in Python"

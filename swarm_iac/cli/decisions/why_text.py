@@ -14,7 +14,7 @@ from swarm_iac.cli.terminal.progress import Following
 from swarm_iac.decision import Decision
 from swarm_iac.errors import Place, SwarmError
 from swarm_iac.model import power
-from swarm_iac.model.edit import Edit, changed, current
+from swarm_iac.model.edit import Edit, as_yaml, changed, current
 from swarm_iac.model.placement import Allocation, Lighter, Reason
 from swarm_iac.model.resources.table import ceilings
 from swarm_iac.model.service import variants
@@ -328,7 +328,7 @@ def _fixes(answer: Explanation, decision: Decision, options: str) -> Iterator[st
             yield f"  {_KINDS[kind]}"
         yield f"    swarm what-if {' '.join(shlex.quote(str(edit)) for edit in fix.edits)}{options}"
         for edit, was in zip(fix.edits, fix.was, strict=True):
-            yield f"      {place(source, edit.path)}  {edit.path}: {was or 'nothing'} → {_new(edit.value)}"
+            yield f"      {place(source, edit.path)}  {edit.path}: {was or 'nothing'} → {as_yaml(edit.value) or 'nothing'}"
         yield from _price(fix, decision)
         if (count := missed(fix, decision)) > most:
             stops = pluralize(count, "running allocation")
@@ -364,10 +364,6 @@ def missed(fix: Fix, decision: Decision) -> int:
     members = {one.name for one in decision.last.going() if one.workload in gangs}
     counted = {name for name, one in ways.items() if handover(one) not in SERVES}
     return len(counted | members | {*fix.stops})
-
-
-def _new(value: object) -> str:
-    return "nothing" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _move(move: Move) -> str:

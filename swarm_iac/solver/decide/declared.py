@@ -136,7 +136,8 @@ class Said:
         reasons = [] if found is None else [_of_change(one) for one in found.reasons]
         path = f"workloads.{name}.variants"
         if more := self._pending_without(best, name):
-            text = f"with {name} in {first}, {more}"
+            alone = more == f"{name} {_PENDING}"
+            text = f"in {first} it {_PENDING}" if alone else f"with {name} in {first}, {more}"
             reasons.insert(0, Reason(rule="lighter_places_more", text=text, path=f"{path}.{self.search.forms[name][i]}"))
         if not reasons:
             spare = self.search.stack.workloads[name].changes_variant == "spare"
@@ -160,8 +161,11 @@ class Said:
         gone, kept = other.solution.placement.unplaced, other.solution.placement.growing
         waits = [one.workload for one in gone if len(one.missing) > now.get(one.workload, 0)]
         stuck = [one.workload for one in kept if one.workload not in grows]
-        words = [f"{_some(names)} {what}" for names, what in ((waits, "would be pending"), (stuck, "could not grow")) if names]
+        words = [f"{_some(names)} {what}" for names, what in ((waits, _PENDING), (stuck, "could not grow")) if names]
         return " and ".join(words)
+
+
+_PENDING = "would be pending"
 
 
 def _of_change(reason: Reason) -> Reason:
