@@ -204,6 +204,25 @@ def test_who_had_moved_for_what_makes_way_goes_home() -> None:
     assert found and all(one == Counter({("other", "n1"): 1, ("small", "n0"): 1, ("held", "n0"): 1}) for one in found)
 
 
+def test_what_is_new_of_a_low_priority_makes_way_alone_where_more_need_not() -> None:
+    """A limit of their user is in the way of `small`. `middle` stopped too, and nobody makes way for it: what is new of its
+    priority stays where it was put.
+    """
+    nodes = {f"n{i}": {"hardware": "h100", "labels": {"at": f"n{i}"}} for i in range(4)}
+
+    def work(priority: str, gpus: int, vcpus: int = 1, at: str = "") -> dict[str, Any]:
+        where = {"place": {"select": {"at": at}}} if at else {}
+        return {"priority": priority, "each": {"gpus": gpus, "vcpus": vcpus}} | where
+
+    old = {"small": work("low", 4, 8, "n0"), "middle": work("normal", 8, at="n1")}
+    new = {"first": work("high", 8, at="n1"), "third": work("normal", 4), "last": work("low", 4, 8)}
+    limits = {"user": {"vcpus": 16}}
+    snapshot = snapshot_of(stack_of(nodes, old | new, limits=limits), solve(stack_of(nodes, old)).placement)
+    rest: Pairs = Counter({("first", "n1"): 1, ("third", "n3"): 1})
+    found = list(made_way(snapshot, classify(snapshot), rest + Counter({("last", "n2"): 1}), lambda: False))
+    assert rest + Counter({("small", "n0"): 1}) in found
+
+
 def test_on_a_large_fleet_nothing_makes_way_that_a_team_is_due() -> None:
     teams = {"a": {"users": ["ada"], "share": 1}, "b": {"users": ["bo"], "share": 1}}
     new, counts = {"user": "bo", "each": {"gpus": 8}}, Counter({("more", "n1"): 1, ("new", "n0"): 1})

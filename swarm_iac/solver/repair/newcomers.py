@@ -17,7 +17,8 @@ from swarm_iac.solver.snapshot.value import size
 
 
 def made_way(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Callable[[], bool]) -> Iterator[Pairs]:
-    """Placements in which more of what ran has a place: without what is new on its nodes, and without all that is new.
+    """Placements in which more of what ran has a place: without what is new on its nodes, and without all that is new; of all
+    priorities up to each of those that were stopped, the highest first.
 
     What had moved for those that make way goes home, and they take what is left then.
     """
@@ -26,15 +27,19 @@ def made_way(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Ca
     stopped = {name for name, count in by_workload(stood).items() if placed[name] < count}
     if not stopped:
         return
-    highest = max(snapshot.requests[name].priority for name in stopped)
-    new = _new(snapshot, counts, highest)
     homes = {node for name, node in stood - counts if name in stopped}
-    there = {name for name, node in new if node in homes and snapshot.requests[name].gang}
-    near: Pairs = Counter({pair: count for pair, count in new.items() if pair[1] in homes or pair[0] in there})
-    for away in (near, new) if near != new else (new,):
-        found = restored(snapshot, classified, counts - away, stop) if away else counts
-        if _keeps(snapshot, found) > _keeps(snapshot, counts):
-            yield restored(snapshot, classified, undo_moves(snapshot, classified, found), stop)
+    seen: list[Pairs] = []
+    for level in sorted({snapshot.requests[name].priority for name in stopped}, reverse=True):
+        new = _new(snapshot, counts, level)
+        there = {name for name, node in new if node in homes and snapshot.requests[name].gang}
+        near: Pairs = Counter({pair: count for pair, count in new.items() if pair[1] in homes or pair[0] in there})
+        for away in (near, new):
+            if away in seen:
+                continue
+            seen.append(away)
+            found = restored(snapshot, classified, counts - away, stop) if away else counts
+            if _keeps(snapshot, found) > _keeps(snapshot, counts):
+                yield restored(snapshot, classified, undo_moves(snapshot, classified, found), stop)
 
 
 def _new(snapshot: Snapshot, counts: Pairs, highest: int) -> Pairs:
