@@ -45,7 +45,7 @@ class Watch:
     def solve(
         self, aim: Aim, solvers: Sequence[cp_model.CpSolver], model: cp_model.CpModel, *, proves: bool
     ) -> list[cp_model.CpSolverStatus]:
-        """What `run_together` gives; of the first one is told on the way.
+        """What `run_together` gives. How far the first one is, `tell` hears on the way.
 
         `proves`: does a bound of this model bound every placement?
         """
@@ -100,7 +100,8 @@ def goals_of(aim: Aim, value: int, bound: int) -> tuple[Goal, ...]:
     if not aim.base:
         return (Goal(name=aim.name, value=value, bound=bound),)
     gpus, best = value // aim.base, bound // aim.base
-    replicas = bound % aim.base if gpus == best else aim.base - 1
+    counted = aim.best % aim.base  # of any number of GPUs nobody has more replicas
+    replicas = min(counted, bound % aim.base) if gpus == best else counted
     return (
         Goal(name=f"{aim.name}_{aim.unit}", value=gpus, bound=best),
         Goal(name=f"{aim.name}_replicas", value=value % aim.base, bound=replicas),
