@@ -380,6 +380,21 @@ def test_nobody_moves_and_no_finer_gpu_is_taken_to_keep_a_job_on_one_socket() ->
     assert solution.placement.by_name()["new-0"].node == "n1" and solution.moves == ()
 
 
+@pytest.mark.parametrize(("worth", "node"), [({"H100": 2, "A100": 1}, "n1"), ({"H100": 2, "A100": 2}, "n2"), ({}, "n2")])
+def test_nobody_holds_less_of_what_its_team_is_due_to_keep_a_job_on_one_socket(worth: dict[str, int], node: str) -> None:
+    """And the proof says of each team's GPUs what they count where they are."""
+    shapes = {"h": SHAPE, "a": SHAPE | {"gpus": "8 x A100"}}
+    nodes, small = {"n1": {"hardware": "h"}, "n2": {"hardware": "a"}}, each(1, 8, pinned=True)
+    teams = {"research": {"share": 1, "users": ["ada"]}}
+    works = {"a": small, "b": small, "new": each(4, 24, pinned=True)}
+    stack = stack_of(nodes, works, hardware=shapes, teams=teams, **({"worth": worth} if worth else {}))
+    solution = solve(stack, half_full()[1])
+    assert solution.placement.by_name()["new-0"].node == node and solution.moves == ()
+    count = {"n1": worth.get("H100", 1), "n2": worth.get("A100", 1)}
+    held = sum(len(a.gpus) * count[a.node] for a in solution.placement.allocations)
+    assert [goal.value for goal in solution.proof.goals if goal.name == "normal_share"] == [held]
+
+
 @pytest.mark.parametrize("limits", [{"user": {"gpus": 6}}, {"node": {"gpus": 3}}])
 def test_locality_breaks_no_limit(limits: dict[str, Any]) -> None:
     stack, last = half_full()

@@ -70,7 +70,7 @@ def _elsewhere(snapshot: Snapshot, classified: Classified, counts: Pairs, ones: 
             host
             for host in snapshot.nodes.values()
             if not out[host.name] and host is not was and not capacity.partial(host.name) and not capacity.cuts.get(host.name)
-            if overqualification.of(request, host) <= cost and _as_well(request, was, host)
+            if overqualification.of(request, host) <= cost and _as_well(snapshot, request, was, host)
             if capacity.most(request, host) > 0 and _home(snapshot, request, host, stand[host.name]) is not None
         ]  # fmt: skip
         to = min(targets, key=lambda b: (not capacity.load[b.name], capacity.free[b.name][GPUS], b.name), default=was)
@@ -200,7 +200,7 @@ class _Exchange:
     def _may(self, name: str, was: str, to: str) -> bool:
         request, here, there = self.snapshot.requests[name], self.snapshot.nodes[was], self.snapshot.nodes[to]
         finer = self.overqualification.of(request, there) > self.overqualification.of(request, here)
-        return suits(request, there) and not finer and _as_well(request, here, there)
+        return suits(request, there) and not finer and _as_well(self.snapshot, request, here, there)
 
     def _take(self, name: str, node: str, count: int) -> None:
         self.capacity.take(self.snapshot.requests[name], self.snapshot.nodes[node], count)
@@ -220,8 +220,12 @@ def _with(kind: Kind, less: Sizes, more: Sizes) -> Kind:
     return *kind[:-1], tuple(sorted((Counter(kind[-1]) - Counter(less) + Counter(more)).elements()))
 
 
-def _as_well(request: WorkloadRequest, was: NodeCapacity, host: NodeCapacity) -> bool:
-    """Does it stay in its rack, or site, where it counts by these, and has the node no fewer of the labels that it prefers?"""
+def _as_well(snapshot: Snapshot, request: WorkloadRequest, was: NodeCapacity, host: NodeCapacity) -> bool:
+    """Does it stay in its rack, or site, where it counts by these, has the node no fewer of the labels that it prefers, and do
+    its GPUs count as much of what its team is due?
+    """
+    if request.gpus and snapshot.shares and snapshot.shares.weights.of(was.name) != snapshot.shares.weights.of(host.name):
+        return False
     levels = {request.even.level if request.even else "node", request.near or "node"} - {"node"}
     if request.place.prefer_apart == "node":
         return False  # nobody may be beside it here
