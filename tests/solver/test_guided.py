@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Scale, solve
 from swarm_iac.solver.backend.time_limit import TimeLimit
-from swarm_iac.solver.decide.clearing import exchanged
+from swarm_iac.solver.decide.clearing import decided_beside, exchanged
 from swarm_iac.solver.decide.guided import guided
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.places.possible import possible
@@ -25,7 +26,7 @@ from swarm_iac.solver.repair.unsplitting import split
 from swarm_iac.solver.shares.entitled import shared
 from swarm_iac.solver.snapshot.binding_limits import without_slack
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
-from swarm_iac.solver.snapshot.tasks import by_workload, classify, repair_task
+from swarm_iac.solver.snapshot.tasks import Pairs, by_workload, classify, repair_task
 from swarm_iac.stackfile import loads
 from tests.benchmarks import mixed
 from tests.benchmarks.fleets.draw_workloads import filled
@@ -102,7 +103,8 @@ def test_it_ends_soon_after_somebody_says_so() -> None:
     assert time.monotonic() - asked[0] < 1.5
 
 
-def test_a_few_nodes_decided_again_hold_more_and_break_no_rule() -> None:
+@pytest.mark.parametrize("way", [exchanged, decided_beside], ids=["a few nodes", "one priority"])
+def test_what_is_decided_again_holds_more_and_breaks_no_rule(way: Callable[..., Pairs]) -> None:
     stack = mixed_fleet(400, 7)
     snapshot = without_slack(snapshot_of(stack, Placement()))
     most = possible(snapshot)
@@ -110,7 +112,7 @@ def test_a_few_nodes_decided_again_hold_more_and_break_no_rule() -> None:
     classified = classify(snapshot)
     counts = guided(repair_task(snapshot, classified), most, TimeLimit(left=1.0))
     assert counts is not None
-    more = exchanged(snapshot, classified, most, counts, Watch(), 1.0)
+    more = way(snapshot, classified, most, counts, Watch(), 1.0)
     assert value(snapshot, more) > value(snapshot, counts)
     placed = by_workload(more)
     assert all(placed[name] in (0, one.members) for name, one in snapshot.requests.items() if one.gang)

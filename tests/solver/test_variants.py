@@ -19,13 +19,14 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Scale, Solution, Watch, solve_declared, solve_keeping
 from swarm_iac.solver.decide import large, variants
 from swarm_iac.solver.decide.keep_size import keeping
+from swarm_iac.solver.decide.proofs import with_shares_of
 from swarm_iac.solver.repair.ruin_recreate import value
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.tasks import Pairs
 from swarm_iac.stackfile import loads
 from tests.benchmarks import mixed
 from tests.solver.fleets import HARDWARE, stack_of
-from tests.solver.oracle import accepted, best, every, reached, still
+from tests.solver.oracle import accepted, best, every, reached, still, with_shares
 
 NODE = {"hardware": "small"}
 SMALL = HARDWARE | {"small": {"gpus": "4 x H100", "vcpus": 16, "memory": "64 GB", "nvme": "1 TB", "nic": "10 Gbit/s"}}
@@ -382,4 +383,7 @@ def test_the_choice_that_is_taken_is_improved_on_a_large_fleet(ends: str, monkey
         for each in (best.solution, found)
     )
     assert after > before if ends == "improved" else after == before
+    counts: Pairs = Counter((one.workload, one.node) for one in found.placement.allocations)
+    goals = {goal.name: goal for goal in found.proof.goals}
+    assert with_shares_of(with_shares(now, Placement()), counts, goals) == goals, "teams hold what the proof says"
     assert ("no exchange" in str(found.proof.parameters.get("failed"))) == (ends == "in an error")

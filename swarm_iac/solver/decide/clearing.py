@@ -8,20 +8,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from swarm_iac.model.placement import Goal
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.bounds.gpu_bounds import Bounds
 from swarm_iac.solver.bounds.move_bound import fewest_by_columns
-from swarm_iac.solver.exact.attempt import attempt
+from swarm_iac.solver.exact.attempt import WIDEST, attempt
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.repair.neighbourhood import neighbourhood, short
 from swarm_iac.solver.repair.newcomers import made_way
 from swarm_iac.solver.repair.ruin_recreate import value
 from swarm_iac.solver.repair.undo_moves import net, undo_moves
+from swarm_iac.solver.snapshot.capacity import capacity_with
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.tasks import Classified, Pairs
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs, repair_task
 from swarm_iac.solver.snapshot.value import size, within
 
 #: Neighbourhoods that are tried in all, and for one workload.
@@ -29,6 +31,8 @@ ROUNDS = {"quick": 4, "normal": 24, "thorough": 100}
 ATTEMPTS = 3
 #: Where nothing runs, for one workload; and the part of what is left that one search has.
 AROUND, ONE = 6, 0.3
+#: With more pairs of a workload and a node a priority is not decided at once: choosing among its places alone takes seconds.
+BESIDE = 200_000
 #: Of the effort of all searches together, what it counts to look at one node when a neighbourhood is chosen.
 LOOKED = 4e-4
 
@@ -100,6 +104,27 @@ def exchanged(
             near, found, _ = attempt(snapshot, task, most, counts, True, watch, haste=True, left=left * ONE, gaining=True)
             left -= near.spent
             counts = max(counts, found, key=lambda one: value(snapshot, one))
+    return counts
+
+
+def decided_beside(
+    snapshot: Snapshot, classified: Classified, most: dict[str, int], counts: Pairs, watch: Watch, left: float
+) -> Pairs:
+    """Likewise: each priority of which something is pending is decided at once beside what all others hold, the highest first.
+
+    One model of everything is too large on a large fleet. Beside the others a workload has few places, and the best of them do.
+    """
+    task = repair_task(snapshot, classified)
+    for level in sorted({one.priority for one in short(snapshot, counts)}, reverse=True):
+        names = {name for name in task.free if snapshot.requests[name].priority == level}
+        if watch.stopped or left <= 0 or len(names) * len(snapshot.nodes) > BESIDE:
+            continue
+        fixed: Pairs = Counter({pair: count for pair, count in counts.items() if pair[0] not in names})
+        free = {name: task.free[name] for name in names}
+        one = replace(task, base=capacity_with(snapshot, fixed), free=free, widest=WIDEST)
+        near, found, _ = attempt(snapshot, one, most, counts, True, watch, left=left, gaining=True)
+        left -= near.spent
+        counts = max(counts, found, key=lambda one: value(snapshot, one))
     return counts
 
 

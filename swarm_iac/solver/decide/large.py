@@ -14,12 +14,24 @@ from swarm_iac.solver.bounds.gpu_bounds import Bounds, level_bounds
 from swarm_iac.solver.bounds.other_bounds import beside_it, with_others
 from swarm_iac.solver.decide.by_columns import fill
 from swarm_iac.solver.decide.by_columns import goals as goals_of_large
-from swarm_iac.solver.decide.clearing import cleared, exchanged, fewer, kept_first
+from swarm_iac.solver.decide.clearing import cleared, decided_beside, exchanged, fewer, kept_first
 from swarm_iac.solver.decide.guided import guided
 from swarm_iac.solver.decide.moves import moves_with_causes
 from swarm_iac.solver.decide.proofs import UNSIGNED, preferences
 from swarm_iac.solver.decide.small import complete
-from swarm_iac.solver.exact.effort import BOUNDS, EACH, EXCHANGED, FEWER, FREED, GUIDED, OTHERS, RUINED, columns, filling
+from swarm_iac.solver.exact.effort import (
+    BESIDE,
+    BOUNDS,
+    EACH,
+    EXCHANGED,
+    FEWER,
+    FREED,
+    GUIDED,
+    OTHERS,
+    RUINED,
+    columns,
+    filling,
+)
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.repair.assembly import assemble, placement_of
 from swarm_iac.solver.repair.fewest_moves import moves_goal
@@ -93,7 +105,8 @@ def filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], wat
 
         def further(times: int) -> Unproven:
             watch.phase("improving the placement")
-            return with_bounds(exchanged(snapshot, classified, most, counts, watch, EXCHANGED[effort] * times))
+            found = exchanged(snapshot, classified, most, counts, watch, EXCHANGED[effort] * times)
+            return with_bounds(decided_beside(snapshot, classified, most, found, watch, BESIDE[effort] * times))
 
         # Who stands for itself is placed as well by columns.
         together = partly and any(not simple(one) for one in short(snapshot, counts))

@@ -56,6 +56,8 @@ GUIDED = {"quick": 0.2, "normal": 1.0, "thorough": 10.0}
 #: And of deciding a few nodes again, exactly, for each choice of variants. Without variants four drawn ones that are over-full
 #: had 0 to 14% fewer replicas pending for it, and no more GPUs, in 4 to 7 s more.
 EXCHANGED = {"quick": 0.4, "normal": 3.0, "thorough": 15.0}
+#: And then of deciding each priority at once beside all others.
+BESIDE = {"quick": 0.5, "normal": 2.0, "thorough": 20.0}
 #: And one with a change, of freeing capacity. With twice as much, three drawn fleets held 0, 0 and 2 GPUs more, of 2,400 and
 #: fewer, in 2 to 4 s more.
 FREED = {"quick": 1.2, "normal": 2.0, "thorough": 360.0}
