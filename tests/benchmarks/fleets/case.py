@@ -7,6 +7,8 @@ import gc
 import resource
 import time
 import traceback
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,10 @@ from swarm_iac.model.base import Value
 from swarm_iac.model.placement import Goal, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Solution, solve, solve_keeping
+from swarm_iac.solver.decide.proofs import with_shares_of
+from swarm_iac.solver.explain.places.possible import possible
+from swarm_iac.solver.shares.entitled import shared
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.stackfile.locks import lock
 from tests.benchmarks.fleets.checker import Finding, broken
 from tests.benchmarks.fleets.quality import counted_moves, honest, missed, moves_in_budget, needless, staying, told_moves
@@ -94,9 +100,21 @@ def judged(case: Case, solution: Solution) -> list[Finding]:
         found.append(Finding("moves", f"{len(told)} moves are told as not forced, and solve.moves is {stack.solve.moves}"))
     found += told_moves(stack, last, now, {move.name: (move.source, move.target) for move in solution.moves})
     found += honest(stack, last, now, solution.proof, stays)
+    found += _shares_as_told(case, solution)
     found += needless(stack, last, now, case.today, stays)
     found += missed(stack, last, now, case.today, stack.solve.moves - max(len(moved), len(told)), stays)
     return found
+
+
+def _shares_as_told(case: Case, solution: Solution) -> Iterator[Finding]:
+    """Teams hold of what they are due what the proof says, as the solver counts it where everything is."""
+    snapshot = snapshot_of(case.stack, case.last, case.today)
+    snapshot = shared(snapshot, possible(snapshot))
+    counts = Counter((a.workload, a.node) for a in solution.placement.going())
+    goals = {goal.name: goal for goal in solution.proof.goals}
+    for name, goal in with_shares_of(snapshot, counts, goals).items():
+        if goal.value != goals[name].value:
+            yield Finding("proof", f"{name}: value {goals[name].value}, and teams hold {goal.value}")
 
 
 def figures(case: Case, solution: Solution) -> Row:

@@ -1,8 +1,8 @@
 """Where else may workloads be? Sites, taints, what is not moved, who is kept from whom, linked GPUs, and racks that are
 compared, drawn from streams of their own: all else stays as it was drawn.
 
-Fleets of seeds below FIRST, of links below LINKED, and of `balance` below BALANCED, stay as they were: some are kept for what
-was answered wrong on them.
+Fleets of seeds below FIRST, of links below LINKED, of `balance` below BALANCED, and of GPU models that count more for a team
+below WORTH, stay as they were: some are kept for what was answered wrong on them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.benchmarks.fleets.draw import chance, read_shape, weighted
 from tests.benchmarks.fleets.draw_workloads import gpus_of, within_numa
 from tests.benchmarks.fleets.written import Data, Drawn
 
-FIRST, LINKED, BALANCED = 200_000, 400_000, 450_000
+FIRST, LINKED, BALANCED, WORTH = 200_000, 400_000, 450_000, 800_000
 #: How often a fleet has a feature.
 SITES, TAINTS, FIRM, AWAY, LINKS, EVEN = 0.3, 0.3, 0.3, 0.3, 0.6, 0.7
 _TAINTS: tuple[Data, ...] = ({"dedicated": "a"}, {"dedicated": "b"}, {"fan": "broken"}, {"dedicated": "a", "fan": "broken"})
@@ -47,7 +47,18 @@ def more(drawn: Drawn, seed: int) -> Drawn:
             _away(rng, drawn)
     _links(random.Random(f"links {seed}"), data, seed)
     _even(random.Random(f"balance {seed}"), data, seed)
+    _worth(random.Random(f"worth {seed}"), data, seed)
     return drawn
+
+
+def _worth(rng: random.Random, data: Data, seed: int) -> None:
+    """What a GPU of each model counts of what teams are due; of some models nothing is said."""
+    if seed < WORTH or not any("share" in team for team in data["teams"].values()):
+        return
+    models = sorted({str(shape["gpus"]).partition(" x ")[2] for shape in data["hardware"].values() if "gpus" in shape} - {""})
+    worth = {model: rng.choice([1, 1.5, 2, 3]) for model in models if chance(rng, 0.8)}
+    if worth and chance(rng, 0.7):
+        data["worth"] = worth
 
 
 def _even(rng: random.Random, data: Data, seed: int) -> None:
