@@ -14,7 +14,6 @@ from swarm_iac.solver import solve
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.bounds.gpu_bounds import NOBODY, finer_bound
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
-from swarm_iac.solver.snapshot.tasks import classify
 from tests.solver.fleets import stack_of
 from tests.solver.test_other_bounds import check
 from tests.solver.test_shares import drawn_teams, weighted
@@ -82,21 +81,4 @@ def test_replicas_within_a_rack_may_be_there_in_part_and_a_gang_may_not(request_
     snapshot = snapshot_of(stack_of(nodes, works, hardware={"c": HARDWARE["c"] | REST}), Placement())
     every = {"w": 5}
     found = finer_bound(snapshot, snapshot.requests["w"].priority, Counter(), every, NOBODY, TimeLimit(left=1.0))
-    assert found == 1000 * most
-
-
-@pytest.mark.parametrize(("place", "racks", "most"), [("within", (0, 0), 4), ("within", (0, 1), 5), ("per_rack", (0, 1), 4)])
-def test_rules_bound_those_that_run_unless_they_run_against_them(place: str, racks: tuple[int, int], most: int) -> None:
-    """Two racks of four GPUs. Who has run in both racks already is not held to one; of others than these nothing is known."""
-    nodes = {f"n{i}": {"hardware": "c", "rack": f"r{i // 2}"} for i in range(4)}
-    where = {"within": {"within": "rack"}, "per_rack": {"per_rack": 2}}[place]
-    each, shapes = {"each": {"gpus": 1}}, {"c": HARDWARE["c"] | REST}
-    stack = stack_of(nodes, {"w": {"replicas": 5, **each, "place": where}}, hardware=shapes)
-    ones = []
-    for index, rack in enumerate(racks):
-        only = stack_of({f"n{2 * rack}": nodes["n0"] | {"rack": f"r{rack}"}}, {"w": {"replicas": 2, **each}}, hardware=shapes)
-        ones.append(solve(only).placement.allocations[index])
-    last = Placement(allocations=tuple(ones))
-    snapshot = snapshot_of(stack, last)
-    found = finer_bound(snapshot, snapshot.requests["w"].priority, Counter(), {"w": 5}, classify(snapshot), TimeLimit(left=1.0))
     assert found == 1000 * most

@@ -1,6 +1,6 @@
 """What do racks, groups of linked GPUs and cards hold at most? Rules of a relaxation whose shapes are in one rack each.
 
-For a kind k, a rack r, its workloads w, of which nobody runs against the rule, and y[k,r] = Σ_{h in r} y[k,h]:
+For a kind k, a rack r, its workloads w, none of which runs yet, and y[k,r] = Σ_{h in r} y[k,h]:
 
     y[k,r] ≤ Σ_w most[w,r]                  `spread`, `per_rack`: each; `balance` over R racks: (members + (R − 1) · skew) / R
     most[w,r] = members_w · in[w,r]         `within: rack`: Σ_r in[w,r] ≤ 1, or whole_w of a gang, of which all are there
@@ -11,7 +11,6 @@ For a kind k, a rack r, its workloads w, of which nobody runs against the rule, 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from swarm_iac.model.device import WHOLE
@@ -21,7 +20,6 @@ from swarm_iac.solver.bounds.relaxation import TURNS, Relaxed, Rule, fits
 from swarm_iac.solver.snapshot.capacity import group_of
 from swarm_iac.solver.snapshot.layout import GPUS
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
-from swarm_iac.solver.snapshot.suitability import open_to
 from swarm_iac.solver.snapshot.value import size
 
 Kinds = Sequence[Sequence[WorkloadRequest]]
@@ -34,12 +32,12 @@ def binds(snapshot: Snapshot) -> bool:
 
 
 def rack_rules(snapshot: Snapshot, kinds: Kinds, nodes: Nodes) -> tuple[Rule, ...]:
-    """Of the kinds' workloads and the shapes' nodes. A rule against which somebody runs is left out: there it may stay."""
+    """Of the kinds' workloads and the shapes' nodes. Rules on what runs are left out: it may stay against them."""
     racks = by_rack(snapshot, nodes)
 
     def in_racks(relaxed: Relaxed) -> None:
         for k, group in enumerate(kinds):
-            ruled = [request for request in group if _ruled(request) and _keeps_to_racks(snapshot, request)]
+            ruled = [request for request in group if _ruled(request) and not snapshot.running.get(request.name)]
             if ruled:
                 rest = sum(request.members for request in group) - sum(request.members for request in ruled)
                 _in_racks(snapshot, relaxed, k, ruled, rest, racks)
@@ -48,7 +46,7 @@ def rack_rules(snapshot: Snapshot, kinds: Kinds, nodes: Nodes) -> tuple[Rule, ..
         some = [
             (k, group[0].gpus)
             for k, group in enumerate(kinds)
-            if group[0].linked and all(_is_linked(snapshot, request) for request in group)
+            if group[0].linked and not any(snapshot.running.get(request.name) for request in group)
         ]
         for h, names in enumerate(nodes):
             groups = snapshot.nodes[names[0]].links
@@ -78,26 +76,6 @@ def _ruled(request: WorkloadRequest) -> bool:
     if request.members < 2 or not request.groups:
         return False
     return request.together == "rack" or _each(request) is not None or _even(request)
-
-
-def _keeps_to_racks(snapshot: Snapshot, request: WorkloadRequest) -> bool:
-    """Has no rack more of those that run than these rules allow? Then none ever has: all there stood there before, or one came.
-
-    Not where one is on a node that is closed to others: the relaxation does not see it.
-    """
-    hosts = [snapshot.nodes[a.node] for a in snapshot.running.get(request.name, ()) if a.node in snapshot.nodes]
-    if not hosts:
-        return True
-    racks = Counter(group_of(host, "rack") for host in hosts)
-    if request.together == "rack" and len(racks) > 1:
-        return False
-    return all(open_to(request, host) for host in hosts) and max(racks.values()) <= most_in_one(snapshot, request)
-
-
-def _is_linked(snapshot: Snapshot, request: WorkloadRequest) -> bool:
-    """Is each of those that run on GPUs that are linked?"""
-    ones = (a for a in snapshot.running.get(request.name, ()) if a.node in snapshot.nodes)
-    return all(snapshot.stack.hardware_of(a.node).linked(a.cards) for a in ones)
 
 
 def _each(request: WorkloadRequest) -> int | None:
