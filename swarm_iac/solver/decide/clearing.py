@@ -120,7 +120,7 @@ def decided_beside(
         if watch.stopped or left <= 0 or len(names) * len(snapshot.nodes) > BESIDE:
             continue
         fixed: Pairs = Counter({pair: count for pair, count in counts.items() if pair[0] not in names})
-        free = {name: task.free[name] for name in names}
+        free = {name: count for name, count in task.free.items() if name in names}
         one = replace(task, base=capacity_with(snapshot, fixed), free=free, widest=WIDEST)
         near, found, _ = attempt(snapshot, one, most, counts, True, watch, left=left, gaining=True)
         left -= near.spent
