@@ -32,7 +32,7 @@ ATTEMPTS = 3
 #: Where nothing runs, for one workload; and the part of what is left that one search has.
 AROUND, ONE = 6, 0.3
 #: With more pairs of a workload and a node a priority is not decided at once: choosing among its places alone takes seconds.
-BESIDE = 200_000
+AT_ONCE = 200_000
 #: Of the effort of all searches together, what it counts to look at one node when a neighbourhood is chosen.
 LOOKED = 4e-4
 
@@ -117,7 +117,7 @@ def decided_beside(
     task = repair_task(snapshot, classified)
     for level in sorted({one.priority for one in short(snapshot, counts)}, reverse=True):
         names = {name for name in task.free if snapshot.requests[name].priority == level}
-        if watch.stopped or left <= 0 or len(names) * len(snapshot.nodes) > BESIDE:
+        if watch.stopped or left <= 0 or len(names) * len(snapshot.nodes) > AT_ONCE:
             continue
         fixed: Pairs = Counter({pair: count for pair, count in counts.items() if pair[0] not in names})
         free = {name: count for name, count in task.free.items() if name in names}
