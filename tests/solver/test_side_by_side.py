@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -105,19 +105,16 @@ def crowded(effort: str) -> tuple[Stack, datetime.date]:
 
 
 class Asked:
-    """Counts the improvers that are asked for; each fails with `error`, or ends early, if wanted."""
+    """Counts the improvers that are asked for; each raises `error`, if one is given."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, error: type[Exception] | None = None) -> None:
         self.times, real = 0, search.improver
-
-        def fails(*_: Any) -> Any:
-            raise (error or RuntimeError)("no answer")
 
         def made(effort: float) -> cp_model.CpSolver:
             self.times += 1
             solver = real(effort)
             if error is not None:
-                monkeypatch.setattr(solver, "solve", fails)
+                monkeypatch.setattr(solver, "solve", mock.Mock(side_effect=error("no answer")))
             return solver
 
         monkeypatch.setattr(search, "improver", made)
