@@ -13,7 +13,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
 from tests.benchmarks.fleets.case import Case, judged, solved
 from tests.benchmarks.fleets.checker import broken
-from tests.benchmarks.fleets.draw_where import BALANCED, FIRST, LINKED, more
+from tests.benchmarks.fleets.draw_where import BALANCED, FIRST, LINKED, WORTH, more
 from tests.benchmarks.fleets.draw_workloads import filled
 from tests.benchmarks.fleets.edits import edited
 from tests.benchmarks.fleets.free import Free
@@ -321,6 +321,25 @@ def test_a_proof_that_is_not_honest_is_seen() -> None:
         told = Unplaced(workload="w", missing=(0,), reasons=(Reason(rule="x", text=text),))
         assert rules(placement=Placement(unplaced=(told,))) == found
     assert rules(placement=Placement(unplaced=(Unplaced(workload="w", missing=(0,)),))) == ["reason"]
+
+
+def test_a_replica_on_a_model_that_counts_less_than_the_proof_says_is_seen() -> None:
+    """All else is as it was: the share was told of the node where it stood first."""
+    teams = {"all": {"users": ["ada", "bo"], "share": 1}}
+    stack = stack_of({"w": {"each": {"gpus": 2}}}, teams=teams, worth={"H100": 2, "L40S": 1})
+    solution, case = solve(stack), Case(today=TODAY, stack=stack, last=Placement())
+    assert judged(case, solution) == []
+    (one,) = solution.placement.allocations
+    assert stack.hardware_of(one.node).gpus.model == "H100"
+    other = one.model_copy(update={"node": "b1"})
+    moved = solution.model_copy(update={"placement": solution.placement.model_copy(update={"allocations": (other,)})})
+    assert [found.text for found in judged(case, moved) if found.rule == "proof"] == ["normal_share: value 4, and teams hold 2"]
+
+
+def test_some_drawn_fleets_have_models_that_count_more_and_older_seeds_stay_as_they_were() -> None:
+    worth = [more(filled(seed, 10), seed).data.get("worth") for seed in range(WORTH, WORTH + 40)]
+    assert any(one and len(set(one.values())) > 1 for one in worth) and not all(worth)
+    assert not any("worth" in more(filled(seed, 10), seed).data for seed in range(WORTH - 40, WORTH))
 
 
 def test_moves_are_told_and_within_the_budget() -> None:
