@@ -14,10 +14,6 @@ from swarm_iac import assets
 from swarm_iac.converge import converge, play
 from swarm_iac.model.state import Desired
 from swarm_iac.model.step import Plan, Step, StepResult
-from swarm_iac.provider.plugin.lazy_imports import without_fork_handlers
-
-# As the provider does before it forks for Ansible: some of these tests speak gRPC in the process that others fork from.
-without_fork_handlers()
 
 #: Begins a program that answers to steps: `asked` is the request.
 HEAD = "import json, os, sys, time\nasked = json.load(sys.stdin)\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -46,5 +47,13 @@ asyncio.run(main())
 
 @pytest.mark.engine
 def test_no_child_is_lost_at_the_fork() -> None:
-    done = subprocess.run([sys.executable, "-c", _BUSY], capture_output=True, text=True, timeout=120)
+    # Not as this process has it: then it would hold without the call above.
+    kept = {name: value for name, value in os.environ.items() if name != "GRPC_ENABLE_FORK_SUPPORT"}
+    done = subprocess.run([sys.executable, "-c", _BUSY], capture_output=True, text=True, timeout=120, env=kept)
     assert done.stdout.strip() == "0", done.stdout + done.stderr[-2000:]
+
+
+def test_too_late_is_said() -> None:
+    late = "import grpc; from swarm_iac.provider.plugin.lazy_imports import without_fork_handlers; without_fork_handlers()"
+    done = subprocess.run([sys.executable, "-c", late], capture_output=True, text=True, timeout=60)
+    assert "gRPC is imported already" in done.stderr, done.stderr

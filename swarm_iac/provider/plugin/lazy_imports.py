@@ -34,9 +34,11 @@ def without_sdk() -> None:
 
 
 def without_fork_handlers() -> None:
-    """Keep gRPC from restarting itself in a forked child, before gRPC is used for the first time.
+    """Keep gRPC from restarting itself in a forked child. Before gRPC is imported: it looks at its settings then, and once.
 
     ansible-runner forks to have a terminal for Ansible. With the handlers, about one child in nine was killed by a
     segmentation fault before it ran anything (measured: 23 of 200); a child that only runs another program needs none.
     """
+    if "grpc" in sys.modules:
+        raise RuntimeError("gRPC is imported already, and keeps its fork handlers")
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
