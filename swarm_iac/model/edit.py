@@ -12,7 +12,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from swarm_iac.model.base import Value
 from swarm_iac.model.stack import Stack
-from swarm_iac.model.workload import Replicas, Workload
+from swarm_iac.model.workload import Replicas
 
 _STEP = re.compile(r"([^.\[\]]+)|\[([0-9]+)\]")
 #: Tables whose keys may contain dots; below them, the rest of a path is one key.
@@ -122,14 +122,33 @@ def current(stack: Stack, path: str) -> str:
             raise LookupError(str(step))
     if isinstance(value, Replicas):
         return str(value.least) if value.least == value.most else f"{value.least}..{value.most}"
-    if isinstance(value, Workload):  # a whole one is too long for a line
-        return f"{{{', '.join(sorted(value.model_fields_set))}: …}}"
+    if (keys := _keys(value)) is not None:  # a whole table is too long for a line
+        return f"{{{', '.join(sorted(keys))}: …}}" if keys else ""
+    if isinstance(value, (dict, tuple)):
+        return as_yaml(_written(value)) if value else ""
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _plain(value: Any) -> Any:
     """A value of the model as data that validates to itself; only what was given."""
     return value.model_dump(by_alias=True, exclude_unset=True) if isinstance(value, BaseModel) else value
+
+
+def _keys(value: Any) -> set[str] | None:
+    """The keys given of a table; None for what is written as one text, and for a table of texts."""
+    if isinstance(value, dict):
+        return {str(key) for key in value} if any(isinstance(one, BaseModel) for one in value.values()) else None
+    text: Any = type(value).__str__
+    return value.model_fields_set if isinstance(value, BaseModel) and text is BaseModel.__str__ else None
+
+
+def _written(value: Any) -> Any:
+    """Lists and tables of what YAML knows: units and names as text, numbers as numbers."""
+    if isinstance(value, dict):
+        return {str(key): _written(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_written(one) for one in value]
+    return str(value) if isinstance(value, str) or value is None else yaml.safe_load(str(value))
 
 
 def _put(data: Any, steps: list[str | int], value: Any) -> None:
