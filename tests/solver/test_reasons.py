@@ -186,8 +186,38 @@ def test_an_uplink_that_carries_some_members_of_a_gang_is_not_said_to_carry_none
         "  w: {user: ada, gang: 3, each: {gpus: 8}, network: {egress: 200 Gbit/s}}\n"
     )
     assert texts(pending(tmp_path, text))[0] == (
-        "needs 200 Gbit/s more of its rack's uplink for each of 3 members; the most that is left is 500 Gbit/s in r1 "
+        "needs 200 Gbit/s more of its rack's uplink for each of 3 members; what is left is 500 Gbit/s in r1, enough for 2 "
         "(racks.r1.uplink)"
+    )
+
+
+def test_of_several_racks_that_one_is_named_which_leaves_members_out(tmp_path: Path) -> None:
+    """The other has more left than all of them need there."""
+    text = (
+        HEAD + "limits: {user: {gpus: 90, vcpus: 90, memory: 9 TB}}\nracks:\n  r1: {uplink: 300 Gbit/s}\n"
+        "  r2: {uplink: 2 Tbit/s}\nhardware: {h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB, nic: 400 Gbit/s}}\n"
+        'nodes:\n  "a[1-2]": {hardware: h, rack: r1, ssh: "root@{name}"}\n'
+        '  "b[1-2]": {hardware: h, rack: r2, ssh: "root@{name}"}\nworkloads:\n'
+        "  w: {user: ada, gang: 4, each: {gpus: 2}, network: {egress: 200 Gbit/s}, place: {spread: node}}\n"
+    )
+    assert (
+        "needs 200 Gbit/s more of its rack's uplink for each of 4 members; what is left is 300 Gbit/s in r1, enough for 1 "
+        "(racks.r1.uplink)"
+    ) in texts(pending(tmp_path, text))
+
+
+def test_a_rack_whose_nodes_are_full_is_not_said_to_lack_power(tmp_path: Path) -> None:
+    """More power in r1 would not help: its GPUs are held. In r2 they are free, and 150 W are missing."""
+    text = (
+        HEAD + "limits: {user: {gpus: 90, vcpus: 900, memory: 9 TB}}\nracks:\n  r1: {power: 2200 W}\n  r2: {power: 1800 W}\n"
+        "hardware: {h: {gpus: 4 x H100, vcpus: 64, memory: 1 TB}}\ntuning: {low: {gpu_power: 300..350 W}}\n"
+        'nodes:\n  a: {hardware: h, rack: r1, tuning: low, ssh: "root@a"}\n'
+        '  b: {hardware: h, rack: r2, tuning: low, ssh: "root@b"}\nworkloads:\n'
+        "  old: {user: ada, priority: high, each: {gpus: 3, gpu_power: 400 W}, place: {select: {rack: r1}}}\n"
+        "  w: {user: ada, each: {gpus: 3, gpu_power: 550 W}}\n"
+    )
+    assert texts(pending(tmp_path, text))[0] == (
+        "needs 750 W more of its rack's power; the most that is left is 600 W in r2 (racks.r2.power)"
     )
 
 
