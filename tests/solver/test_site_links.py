@@ -186,6 +186,18 @@ def test_of_three_sites_the_link_is_told_that_would_do() -> None:
     assert "sites.c.links.a=20 Gbit/s" in {str(fix.edits[0]) for fix in answer.fixes}
 
 
+def test_where_a_site_is_full_as_well_no_link_is_told_that_carries_enough() -> None:
+    """The GPUs of b are held; once they are free, it is the link between b and c that is too narrow."""
+    links = {"a": {"b": "50 Gbit/s", "c": "20 Gbit/s"}, "b": {"c": "10 Gbit/s"}}
+    works = {
+        "old": gang(3, "30 Gbit/s", priority="high"),
+        "g": gang(3, "15 Gbit/s", place={"spread": "site"}, each={"gpus": 1, "vcpus": 1, "memory": "1 GB"}),
+    }
+    found = solve(fleet({"a": 2, "b": 2, "c": 1}, links, works)).placement
+    told = [one for one in found.unplaced[0].reasons if one.rule == RULE]
+    assert {one.path for one in told} == {"sites.b.links.c"}, told
+
+
 def test_where_sites_are_compared_the_link_is_the_reason_and_not_the_effort() -> None:
     links = {"a": {"b": "100 Gbit/s", "c": "10 Gbit/s"}, "b": {"c": "50 Gbit/s"}}
     stack = fleet({"a": 3, "b": 3, "c": 3}, links, {"g": gang(6, "20 Gbit/s", place={"balance": "site"})})

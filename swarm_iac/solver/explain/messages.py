@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
+from functools import partial
 
 from swarm_iac.model.place.groups import AWAY_FROM, SITE_LINKS
 from swarm_iac.model.place.where import GROUP_RULES
@@ -69,7 +70,8 @@ def _forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: 
         return of_racks.rack(capacity, request, budget, core) if budget.level == "rack" else _ceiling(capacity, request, budget)
     if rule == "node_is_ready":
         return _states(capacity, request)
-    if own := _OF_DOMAINS.get(rule):
+    own = partial(of_sites.reason, core=core) if rule == SITE_LINKS.rule else _OF_DOMAINS.get(rule)
+    if own:
         return own(capacity, request, rule)
     text, path = _asked(capacity, request, rule)
     if rule == AWAY_FROM.rule and not request.place.away_from:  # another one says so
@@ -153,7 +155,6 @@ def _numa(capacity: FreeCapacity, request: WorkloadRequest, rule: str) -> Reason
 
 _OF_DOMAINS = {
     NUMA_RULE: _numa, "numa_node_suffices": _numa, LINK_RULE: of_links.reason, "linked_gpus_suffice": of_links.reason,
-    SITE_LINKS.rule: of_sites.reason,
 }  # fmt: skip
 
 
