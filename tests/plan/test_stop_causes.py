@@ -187,3 +187,26 @@ def test_who_had_to_leave_a_drained_node_is_named_with_that_node() -> None:
     now = stack_of(nodes | {"b": {"state": "drain"}}, {"lo": lo, "hi": hi})
     after = solve(now, last).placement
     assert why_stopped(now, last, after) == {"lo-0": "preempted by hi, which had to leave (b: drain)"}
+
+
+def test_members_that_move_together_are_not_said_to_break_a_rule_about_each_other() -> None:
+    """Put back alone, a member would be in another rack than the other one; together they were, and are, in one."""
+    shapes = {"h": {"gpus": "4 x L40S", "vcpus": 32, "memory": "128 GB"}}
+    nodes: dict[str, dict[str, Any]] = {f"r1-{i}": {"hardware": "h", "rack": "r1"} for i in (1, 2)}
+    nodes |= {"r2-1": {"hardware": "h", "rack": "r2", "taints": {"k": "v"}}, "r3-1": {"hardware": "h", "rack": "r3"}}
+    works = {
+        "even": {"replicas": 7, "each": {"gpus": 1, "vcpus": 6, "memory": "16 GB"}, "place": {"balance": "rack"}},
+        "ap": {
+            "gang": 2, "each": {"gpus": 2, "vcpus": 4, "memory": "8 GB"}, "place": {"within": "rack", "tolerate": {"k": "v"}},
+        },
+    }  # fmt: skip
+    racks: dict[str, dict[str, Any]] = {"r1": {}, "r2": {}, "r3": {}}
+    before = stack_of(nodes, works, hardware=shapes, racks=racks)
+    last = solve(before).placement
+    assert {a.node for a in last.allocations if a.workload == "ap"} == {"r1-2"}, last
+    after = stack_of(nodes | {"r3-1": nodes["r3-1"] | {"state": "drain"}}, works, hardware=shapes, racks=racks)
+    now = solve(after, last).placement
+    assert {a.node for a in now.allocations if a.workload == "ap"} == {"r2-1"}, now
+    for one in moved_for(after, now, "ap", last, TODAY):
+        assert one.rule == "frees_capacity", one
+        assert "because of even-" in one.text, one
