@@ -98,3 +98,19 @@ def test_why_says_how_much_is_done_and_a_fix_is_an_edit_of_the_file() -> None:
     out = swarm("why", "chat", "--from", "examples/26-needs/stack.yaml", at=ROOT).out
     assert "does 100 kTok/s of the 100 kTok/s that it needs: 4 on H100 at 25 kTok/s" in out
     assert "workloads.chat.needs=30 kTok/s" in out and "variants.a100.replicas" not in out
+
+
+def test_another_price_moves_nothing_of_what_changes_its_variant_only_at_a_start(tmp_path: Path) -> None:
+    """`needs` prefers the cheapest model: with other prices that is another one, and what runs is on the one of before."""
+    text = STACK.replace("each: {gpus: 1}", "each: {gpus: 1}\n    on_variant: restart").replace(
+        "gpus: 6 x A100", "gpus: 1 x A100"
+    )
+    (tmp_path / "Pulumi.yaml").write_text("name: lab\n")
+    (tmp_path / "stacks").mkdir()
+    file = tmp_path / "stacks" / "lab.yaml"
+    file.write_text(text)
+    keep(ran := decide(tmp_path, "lab", today=TODAY))
+    assert {a.node for a in ran.placement.allocations if a.workload == "chat"} == {"a1"}
+    file.write_text(text.replace("A100: 1.50 EUR/h", "A100: 6 EUR/h"))
+    after = decide(tmp_path, "lab", today=TODAY)
+    assert after.placement.allocations == ran.placement.allocations

@@ -269,3 +269,50 @@ def test_after_a_merge_what_ran_is_what_the_first_branch_has(root: Path) -> None
     found = merged_of(root, Versions("lab", base, base, locked(FLEET), FLEET.encode(), None, theirs_first=False), TODAY)
     rows = [row[:3] for row in variants.rows(found.ran, found.decision.placement)]
     assert rows == [("chat", "bf16", "int8")]
+
+
+#: A job in the first of its variants, with room for another one on the second machine.
+TUNE = """\
+fleet: lab
+teams:
+  t: {users: [ada]}
+hardware:
+  h: {gpus: 4 x H100, vcpus: 64, memory: 1 TB}
+  a: {gpus: 4 x A100, vcpus: 64, memory: 1 TB}
+nodes:
+  a1: {hardware: a, ssh: "root@a1"}
+  h1: {hardware: h, ssh: "root@h1"}
+workloads:
+  tune:
+    user: ada
+    kind: train
+    each: {gpus: 1 x H100, vcpus: 8, memory: 64 GB}
+    run: {command: tune}
+    variants:
+      bf16: {}
+      int8: {worth: 0.95, each: {gpus: 1 x A100}}
+"""
+
+
+@pytest.mark.parametrize("more", ["fp8: {each: {gpus: 1 x A100}}", "fp8: {each: {gpus: 2 x H100}}", "fp8: {each: {vcpus: 16}}"])
+def test_what_runs_keeps_its_variant_where_another_one_is_written_before_it(tmp_path: Path, more: str) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: lab\n")
+    keep(decided(tmp_path, TUNE))
+    ran = decided(tmp_path, TUNE).placement.allocations
+    after = decided(tmp_path, TUNE.replace("      bf16: {}\n", f"      {more}\n      bf16: {{}}\n"))
+    assert after.placement.allocations == ran
+    assert chosen(after) == {"tune": "bf16"}
+    assert [row[:3] for row in variants.rows(after.last, after.placement)] == [("tune", "bf16", "bf16")]
+    keep(after)
+    assert chosen(decided(tmp_path, after.files.stack.read_text())) == {"tune": "bf16"}
+
+
+def test_an_edit_of_the_first_variant_is_no_other_variant(tmp_path: Path) -> None:
+    """It asks for more now, and gets it; that a lighter one asks for what it had says nothing."""
+    text = TUNE.replace("int8: {worth: 0.95, each: {gpus: 1 x A100}}", "small: {worth: 0.95}").replace(
+        "bf16: {}", "bf16: {each: {gpus: 2 x H100}}"
+    )
+    (tmp_path / "Pulumi.yaml").write_text("name: lab\n")
+    keep(decided(tmp_path, text))
+    after = decided(tmp_path, text.replace("bf16: {each: {gpus: 2 x H100}}", "bf16: {each: {gpus: 3 x H100}}"))
+    assert not chosen(after) and [len(a.gpus) for a in after.placement.allocations] == [3]

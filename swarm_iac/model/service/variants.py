@@ -126,6 +126,13 @@ def changes(before: Placement, after: Placement) -> dict[str, tuple[str, str]]:
     return found
 
 
+def changed(before: Placement, after: Placement, workload: str) -> str:
+    """Which variant it changes to and from which, in words; empty where it changes none."""
+    lighter = before.lighter or after.lighter
+    was, now = changes(before, after).get(workload, ("", "")) if lighter else ("", "")
+    return f"it runs in {now} in place of {was}" if now else ""
+
+
 def written_path(stack: Stack, choice: Mapping[str, str], path: str) -> str:
     """Where a value of the stack in effect stands in the file: at the variant of the choice, if that gives it.
 

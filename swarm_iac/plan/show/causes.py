@@ -11,6 +11,7 @@ from collections import Counter
 from swarm_iac.limits import BESIDES, besides, called_back, came, gain, torn
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.resources.table import held_of
+from swarm_iac.model.service.variants import changed
 from swarm_iac.model.stack import Stack
 
 #: A judgement of the whole fleet takes a second in a fleet of thousands; beyond so many stops only nodes are judged.
@@ -70,7 +71,7 @@ def _left(
     frees = f"frees capacity for {found.who()}" if found.names else ""
     if found.broken:
         head = f"it does not fit {was.node} any more" if same else f"its new size does not fit {was.node}"
-        head = _given(stack, was) or head
+        head = _given(stack, was) or changed(before, after, was.workload) or head
         return f"{head}: {BESIDES.join(filter(None, (*found.rules(), frees)))}"
     if frees:
         return frees

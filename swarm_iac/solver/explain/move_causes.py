@@ -12,6 +12,7 @@ from swarm_iac.limits import BESIDES, Came, besides, came, gain, torn
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Allocation, Placement, Reason
 from swarm_iac.model.resources.table import RESOURCES, SIZES, held_of
+from swarm_iac.model.service.variants import changed
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.explain.facts import irreducible
 from swarm_iac.solver.explain.team_shares import called_back, with_shares
@@ -80,7 +81,8 @@ def _beside(
         path = f"workloads.{was.workload}.gang"
         return Reason(rule="gang_is_whole_or_absent", text=f"{head}, because {why}", path=path)
     if found.broken:
-        return _broken(snapshot, placement, head, was, found, resized=resized)
+        form = changed(last, placement, was.workload) if now else ""
+        return _broken(snapshot, placement, head, was, found, form, resized=resized)
     if found.names:
         lent = called_back(snapshot, last, placement, was) if not now else ""
         return _for(snapshot, placement, was, head, found, lent)
@@ -102,12 +104,14 @@ def _grown(snapshot: Snapshot, was: Allocation) -> Allocation | None:
     return grown if held_of(grown) == size != held_of(was) else None
 
 
-def _broken(snapshot: Snapshot, placement: Placement, head: str, was: Allocation, found: Came, *, resized: bool) -> Reason:
+def _broken(
+    snapshot: Snapshot, placement: Placement, head: str, was: Allocation, found: Came, form: str, *, resized: bool
+) -> Reason:
     """It broke a rule where it ran, regardless of newcomers."""
     if not resized and any(one.rule == "sizes_equal_request" for one in found.broken):
         text = f"{head}, because its new size has no place"
         return Reason(rule="does_not_fit", text=text, path=f"workloads.{was.workload}.each")
-    what = f"its new size does not fit {was.node}" if resized else f"it does not fit {was.node} any more"
+    what = form or (f"its new size does not fit {was.node}" if resized else f"it does not fit {was.node} any more")
     path = found.broken[0].path or f"workloads.{was.workload}"
     came_too = f"because of {_newcomers(snapshot, placement, was, found)}" if found.names else ""
     text = BESIDES.join(filter(None, (*found.rules(), came_too)))

@@ -22,7 +22,7 @@ from swarm_iac.model.base import Account, Core, Name, Value
 from swarm_iac.model.device import Device
 from swarm_iac.model.placement import Allocation, Growing, Lighter, Placement, Unplaced
 from swarm_iac.model.resources.table import SIZES, sizes
-from swarm_iac.model.service.variants import applied
+from swarm_iac.model.service.variants import applied, chosen
 from swarm_iac.model.stack import Stack
 from swarm_iac.pluralize import pluralize
 from swarm_iac.stackfile.locks import fast_reader
@@ -241,9 +241,13 @@ def _lock(
 def renamed(lock: Lock, stack: Stack) -> Lock:
     """The lock with every workload that has another name now under that name, as `renamed_from` in the stack says.
 
-    What an older lock does not say of users is taken from the stack.
+    What an older lock does not say of users is taken from the stack. What ran in its first variant, which is not the first
+    any more, runs in that one still.
     """
-    lock = _owned(lock, stack)
+    return _in_variants(_named(_owned(lock, stack), stack), stack)
+
+
+def _named(lock: Lock, stack: Stack) -> Lock:
     names = {one.renamed_from: name for name, one in stack.workloads.items() if one.renamed_from}
     found = {one.name: (names[one.workload], one) for one in lock.placement.allocations if one.workload in names}
     if not found and not any(one.workload in names for one in lock.placement.unplaced):
@@ -267,6 +271,30 @@ def renamed(lock: Lock, stack: Stack) -> Lock:
         for each in (lock.unplaced_digests, lock.growing_digests, lock.lighter_digests)
     )
     return Lock(placement, digests, unplaced_digests, growing, lighter)
+
+
+def _in_variants(lock: Lock, stack: Stack) -> Lock:
+    """With the variant of what runs in none that is recorded: the first one of the digests that it was decided from."""
+    recorded = {one.workload for one in lock.placement.lighter}
+    running: dict[str, list[Allocation]] = {}
+    for one in lock.placement.going():
+        if one.node in stack.nodes and one.workload not in recorded and _forms(stack, one.workload):
+            running.setdefault(one.workload, []).append(one)
+    found: dict[str, str] = {}
+    for k in range(max((len(_forms(stack, name)) for name in running), default=0)):
+        forms = {name: _forms(stack, name)[k] for name in running.keys() - found.keys() if k < len(_forms(stack, name))}
+        current = Decided(chosen(stack, forms))
+        same = (name for name in forms if all(lock.digests.get(one.name) == current.of(one) for one in running[name]))
+        found |= {name: forms[name] for name in same}
+    more = [Lighter(workload=name, variant=form) for name, form in found.items() if form != _forms(stack, name)[0]]
+    if not more:
+        return lock
+    light = sorted((*lock.placement.lighter, *more), key=lambda one: one.workload)
+    return replace(lock, placement=lock.placement.model_copy(update={"lighter": tuple(light)}))
+
+
+def _forms(stack: Stack, workload: str) -> list[str]:
+    return list(stack.workloads[workload].variants) if workload in stack.workloads else []
 
 
 def _owned(lock: Lock, stack: Stack) -> Lock:
