@@ -248,10 +248,9 @@ def fits_here(snapshot: Snapshot, capacity: FreeCapacity, request: WorkloadReque
         if request.gpus:
             model = f" {host.model}" if host.model else ""
             whole = f"{request.gpus} of its {pluralize(host.capacity[GPUS], f'{model} GPU'.strip())} each, {free[GPUS]} left"
-            part = (
-                f"{GpuCount(request.share)} of one{model} GPU each, time-shared and not isolated; {free[GPUS]} whole ones left"
-            )
-            cut = f"{format_instances(request)} of its{model} GPUs each; {free[GPUS]} that are not cut left"
+            left = f"{pluralize(free[GPUS], 'whole one')} left"
+            part = f"{GpuCount(request.share)} of one{model} GPU each, time-shared and not isolated; {left}"
+            cut = f"{format_instances(request)} of its{model} GPUs each; {left}"
             parts.append(cut if request.profile else part if request.shared else whole)
         vcpus, memory = (MACHINE[i].amount(max(0, free[i])) for i in (VCPUS, MEMORY))
         parts.append(f"{vcpus} and {memory} left")

@@ -67,14 +67,19 @@ class TeamsBeside:
         weights = snapshot.shares.weights
         fit = [host.name for host in snapshot.nodes.values() if weights.nodes and suits(request, host)]
         least = size(request) * weights.lowest(fit)
+        there = self._where_it_would_be(request)
         for depth, team in enumerate(line):
             others = [other for other in _beside(snapshot, line, depth) if held[other]]
             if not others:
                 continue
-            lent = [other for other in others if held[other] > due[other]]
+            lent = [other for other in others if held[other] > due[other] and other in there]
             text = f"{_team(team)} holds {_gpus(snapshot, held[team])} and is due {_count(snapshot, due[team])}"
             if held[team] + least <= due[team] and lent:
-                text = f"{text}; the rest is lent to {_others(snapshot, lent, held, due)}"
+                rest, over = due[team] - held[team], sum(held[other] - due[other] for other in lent)
+                much = "the rest" if over >= rest else f"{_count(snapshot, over)} of the rest"
+                text = f"{text}; {much} is lent to {_others(snapshot, lent, held, due)}"
+                if not any(there[other] for other in lent):  # nothing of it runs yet
+                    return Reason(rule=RULE, text=text, path=_path(snapshot, team))
                 if not snapshot.shares.reclaim:
                     text += "; what is lent is not called back while it runs (`solve.reclaim: false`)"
                 return Reason(rule=RULE, text=text, path="solve.reclaim")
@@ -83,6 +88,18 @@ class TeamsBeside:
                 more = f"; beside it {_others(snapshot, owed, held, due)}" if owed else ""
                 return Reason(rule=RULE, text=text + more + _past(snapshot, line, depth), path=_path(snapshot, team))
         return None
+
+    def _where_it_would_be(self, request: WorkloadRequest) -> dict[str, bool]:
+        """The teams that hold GPUs on nodes on which it could be, and whether any of what holds them runs."""
+        snapshot, found = self._capacity.snapshot, dict[str, bool]()
+        suited = {name for name, host in snapshot.nodes.items() if suits(request, host)}
+        lines = snapshot.shares.lines if snapshot.shares else {}
+        for name, nodes in self._capacity.counts.items():
+            other = snapshot.requests[name]
+            if size(other) and not suited.isdisjoint(node for node, count in nodes.items() if count):
+                for team in lines[other.user]:
+                    found[team] = found.get(team, False) or bool(snapshot.running.get(name))
+        return found
 
     def guaranteed(self, request: WorkloadRequest) -> dict[str, str]:
         """Who is not stopped for the request, of a higher priority: by workload the team that is guaranteed its GPUs.
