@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from swarm_iac.model.device import WHOLE, format_devices
+from swarm_iac.model.device import WHOLE
 from swarm_iac.model.gpus.mig import SLICES
 from swarm_iac.model.placement import Reason
 from swarm_iac.pluralize import pluralize
+from swarm_iac.solver.explain.able import listed
 from swarm_iac.solver.explain.counting import GPU_RULE
 from swarm_iac.solver.explain.places.of_members import for_each_member
 from swarm_iac.solver.packing.mig_instances import spots
@@ -13,9 +14,6 @@ from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import GPUS, MACHINE
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
 from swarm_iac.units import GpuCount
-
-#: So many of those who lie on a card are named.
-NAMED = 7
 
 
 def format_instances(request: WorkloadRequest, count: int = 1) -> str:
@@ -59,7 +57,10 @@ def _lying(capacity: FreeCapacity, node: str, card: int) -> str:
         for one in ones
         if there == node and one.index == card and one.profile
     )
-    texts = [f"{name} has {format_devices([one])}" for one, name in found[:NAMED]]
+    starts: dict[tuple[str, str], list[str]] = {}
+    for one, name in found:
+        starts.setdefault((name, one.profile), []).append(f"{one.start}/{SLICES}")
+    texts = [f"{name} has {profile} at {listed(at)} of GPU {card}" for (name, profile), at in starts.items()]
     return ", ".join(texts)
 
 
