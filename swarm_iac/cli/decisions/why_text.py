@@ -332,7 +332,8 @@ def _fixes(answer: Explanation, decision: Decision, options: str) -> Iterator[st
         yield from _price(fix, decision)
         if (count := missed(fix, decision)) > most:
             stops = pluralize(count, "running allocation")
-            yield f"      stops {stops}, and solve.stops is {most}: swarm up --allow-stop {count}"
+            also = " (what moves or restarts counts, too)" if count > len(fix.stops) else ""
+            yield f"      stops {stops}, and solve.stops is {most}: swarm up --allow-stop {count}{also}"
     if answer.cut:
         yield "\nInterrupted: other changes may place it as well."
 
