@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+from typing import Any, get_args, get_origin
 
+from hypothesis import given
+from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from pydantic import BaseModel
 from rich.console import Console
 
 from swarm_iac.model.placement import Goal, Placement, Proof, Reason, Unplaced
 from swarm_iac.model.settings import Tuning
 from swarm_iac.model.stack import Ceiling, Limits, Node
-from swarm_iac.model.state import LedgerHead, Observed
-from swarm_iac.model.step import Plan
+from swarm_iac.model.state import LedgerHead, NodeState, Observed
+from swarm_iac.model.step import Change, Plan, Step, Verb
 from swarm_iac.model.workload import Run
 from swarm_iac.plan import desired, steps
 from swarm_iac.plan.show.markdown import MOST, markdown
 from swarm_iac.plan.show.render import Context, as_json, text
 from swarm_iac.plan.show.unreachable import warnings
+from swarm_iac.plan.state import format
 from swarm_iac.units import Bytes
 from tests.plan.test_desired import PLACEMENT, allocation, stack
 
@@ -152,3 +157,45 @@ def test_the_same_setting_of_a_thousand_nodes_is_one_line() -> None:
     shown = markdown(steps({}, desired(asked, Placement())), Context(asked, Placement(), Placement()))
     rows = tables(shown)
     assert len(rows) == 13 and all("m[0-999]" in row[0] for row in rows[1:]), shown
+
+
+#: The fields of a node's state that hold several values, each with what may be in it, as a change has it.
+_LISTS: dict[str, st.SearchStrategy[Any]] = {
+    "gpus": st.lists(st.integers(0, 15) | st.sampled_from(["3:0.25", "3:2g.20gb@2-3/8"]), max_size=4),
+    "links": st.lists(st.lists(st.integers(0, 15), min_size=2, max_size=4, unique=True), max_size=3),
+    "scrapers": st.lists(st.sampled_from(["10.0.0.5", "10.1.0.0/16", "fd00::5", "[x](y) | z"]), max_size=3),
+}
+
+
+def test_every_list_of_a_state_is_drawn_below() -> None:
+    models: list[type[BaseModel]] = [NodeState]
+    lists = set()
+    for model in models:  # grows as it goes
+        for name, field in model.model_fields.items():
+            kinds = [field.annotation, *get_args(field.annotation)]
+            lists |= {name} if any(get_origin(kind) in (tuple, list) for kind in kinds) else set()
+            inner = (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
+            models.extend(kind for kind in inner if kind not in models)
+    assert lists == _LISTS.keys(), "a list that `format.value` takes for GPUs would end a plan with a traceback"
+
+
+@given(st.sampled_from(sorted(_LISTS)).flatmap(lambda field: st.tuples(st.just(field), *[st.none() | _LISTS[field]] * 2)))
+def test_a_list_of_any_field_can_be_shown(drawn: tuple[str, Any, Any]) -> None:
+    field, old, new = drawn
+    context, _ = scene()
+    path = "telemetry.scrapers" if field == "scrapers" else f'allocations["tidy-0"].{"unit." * (field == "links")}{field}'
+    step = Step(
+        id="n2/start/tidy-0", node="n2", verb=Verb.START, allocation="tidy-0", changes=(Change(path=path, old=old, new=new),)
+    )
+    plan = Plan(steps=(step,))
+    markdown(plan, context)
+    as_json(plan, context)
+    with Console(width=200).capture():
+        Console(width=200).print(*text(plan, context))
+
+
+def test_links_are_shown_as_groups_and_addresses_as_they_are() -> None:
+    assert format.value('allocations["a-0"].unit.links', [[0, 1], [2, 3, 5]]) == "0-1 and 2-3,5"
+    assert format.value("telemetry.scrapers", ("10.0.0.5", "10.1.0.0/16")) == "10.0.0.5, 10.1.0.0/16"
+    assert format.value('allocations["a-0"].gpus', [0, 1, "3:0.25"]) == "0-1, 0.25 of GPU 3 (time-shared, not isolated)"
+    assert format.value('allocations["a-0"].unit.links', []) == "-"

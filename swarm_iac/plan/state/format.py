@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from swarm_iac.model import device
 from swarm_iac.model.resources.row import PAGE
 from swarm_iac.model.resources.table import COUNTED
 from swarm_iac.model.settings import HELD, HUGE_PAGE
-from swarm_iac.plan.state import lending
+from swarm_iac.plan.state import cpulist, lending
 from swarm_iac.pluralize import pluralize
 from swarm_iac.units import BitsPerSecond, Bytes, BytesPerSecond, Cpus, Seconds, Watts
 
@@ -93,13 +93,25 @@ _READERS: dict[str, Callable[[int], str]] = {
 }
 
 
+def _listed(found: Sequence[Any]) -> str:
+    return ", ".join(map(str, found))
+
+
+#: How a list is read, where it is not one of words.
+_LISTS: dict[str, Callable[[Sequence[Any]], str]] = {
+    "gpus": lambda found: device.marked(map(device.Device.parse, found)),
+    "links": lambda found: " and ".join(cpulist.write(group) for group in found),
+}
+
+
 def value(path: str, found: Any) -> str:
     """One value at its path, e.g. 600 at `gpus[0].power_w` as "600 W". None is "-"."""
     if found is None:
         return "-"
+    field = re.split(r"[.\]]", path)[-1]
     if isinstance(found, (list, tuple)):
-        return device.marked(map(device.Device.parse, found)) or "-"
+        return _LISTS.get(field, _listed)(found) or "-"
     if isinstance(found, bool):
         return "on" if found else "off"
-    reader = _READERS.get(re.split(r"[.\]]", path)[-1])
+    reader = _READERS.get(field)
     return reader(found) if reader and isinstance(found, int) else str(found)
