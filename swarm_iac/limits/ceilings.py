@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from pydantic import Field
 
@@ -175,6 +176,59 @@ def usage(
     in any case. `limited`: only what has a limit.
     """
     placed = PlacementIndex(stack, placement, today, frozenset())
+    holders = _Holders(placed.by_user, placed.by_node, placed.known)
+    return _usage(stack, holders, sorted(stack.users()), sorted(stack.nodes), today, teams, models, limited)
+
+
+def usage_before_and_after(
+    stack: Stack, before: Placement, after: Placement, today: datetime.date | None = None, *, limited: bool = False
+) -> list[tuple[Usage, Usage]]:
+    """The same of two placements, with the limits of today, so the two compare; also of users and nodes that are gone.
+
+    Before is what each held then, under its own user and on its own node, whatever became of its workload, its owner or its
+    node since. Teams are those of today: a lock names none. So are GPU models: of a node that is gone nobody knows its own.
+    """
+    placed = PlacementIndex(stack, after, today, frozenset())
+    was, now = _recorded(stack, before), _Holders(placed.by_user, placed.by_node, placed.known)
+    users, nodes = sorted({*stack.users(), *was.by_user}), sorted({*stack.nodes, *was.by_node})
+    both = (_usage(stack, one, users, nodes, today, False, (), limited) for one in (was, now))
+    return list(zip(*both, strict=True))
+
+
+@dataclass(frozen=True)
+class _Holders:
+    """Who holds what: by user, by node, and all of it."""
+
+    by_user: Mapping[str, list[Allocation]]
+    by_node: Mapping[str, list[Allocation]]
+    every: list[Allocation]
+
+
+def _recorded(stack: Stack, placement: Placement) -> _Holders:
+    """As a lock records it. Where it does not say whose something is, it is who has its workload now."""
+    by_user: dict[str, list[Allocation]] = {}
+    by_node: dict[str, list[Allocation]] = {}
+    # Of what has ended only files are left, and they went with its node.
+    every = [one for one in placement.allocations if one.node in stack.nodes or not one.ended]
+    for one in every:
+        by_node.setdefault(one.node, []).append(one)
+        asked = stack.workloads.get(one.workload)
+        user = one.user or (asked.user if asked else None)
+        if user is not None:
+            by_user.setdefault(user, []).append(one)
+    return _Holders(by_user, by_node, every)
+
+
+def _usage(
+    stack: Stack,
+    held: _Holders,
+    users: Iterable[str],
+    nodes: Iterable[str],
+    today: datetime.date | None,
+    teams: bool,
+    models: Iterable[str],
+    limited: bool,
+) -> tuple[Usage, ...]:
     rows: list[Usage] = []
     every = sorted({*gpu_models.limited_models(stack), *models})
 
@@ -190,14 +244,14 @@ def usage(
                 Usage(level=level, subject=subject, resource=f"{BY_MODEL}.{model}", used=used.get(model, 0), ceiling=limit)
             )
 
-    for user in sorted(stack.users()):
-        add("user", user, placed.by_user.get(user, []), stack.limits.of_user(user, today))
-    held = by_team(stack, placed.by_user) if teams or stack.limits_teams else {}
-    for team in sorted(held):
-        add("team", team, held[team], _of_team(stack, team, today))
-    for node in sorted(stack.nodes):
-        rows += _rows("node", node, placed.by_node.get(node, []), stack.limits.node, limited=limited)
-    add("cluster", stack.fleet, placed.known, stack.limits.cluster)
+    for user in users:
+        add("user", user, held.by_user.get(user, []), stack.limits.of_user(user, today))
+    of_teams = by_team(stack, held.by_user) if teams or stack.limits_teams else {}
+    for team in sorted(of_teams):
+        add("team", team, of_teams[team], _of_team(stack, team, today))
+    for node in nodes:
+        rows += _rows("node", node, held.by_node.get(node, []), stack.limits.node, limited=limited)
+    add("cluster", stack.fleet, held.every, stack.limits.cluster)
     return tuple(rows)
 
 

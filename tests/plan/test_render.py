@@ -11,15 +11,16 @@ from markdown_it import MarkdownIt
 from pydantic import BaseModel
 from rich.console import Console
 
+from swarm_iac.model.device import format_devices
 from swarm_iac.model.placement import Goal, Placement, Proof, Reason, Unplaced
 from swarm_iac.model.settings import Tuning
-from swarm_iac.model.stack import Ceiling, Limits, Node
+from swarm_iac.model.stack import Ceiling, Limits, Node, NodeCeiling, Stack, Team
 from swarm_iac.model.state import LedgerHead, NodeState, Observed
 from swarm_iac.model.step import Change, Plan, Step, Verb
 from swarm_iac.model.workload import Run
 from swarm_iac.plan import desired, steps
 from swarm_iac.plan.show.markdown import MOST, markdown
-from swarm_iac.plan.show.render import Context, as_json, text
+from swarm_iac.plan.show.render import Context, as_json, sections, text
 from swarm_iac.plan.show.unreachable import warnings
 from swarm_iac.plan.state import format
 from swarm_iac.units import Bytes
@@ -199,3 +200,48 @@ def test_links_are_shown_as_groups_and_addresses_as_they_are() -> None:
     assert format.value("telemetry.scrapers", ("10.0.0.5", "10.1.0.0/16")) == "10.0.0.5, 10.1.0.0/16"
     assert format.value('allocations["a-0"].gpus', [0, 1, "3:0.25"]) == "0-1, 0.25 of GPU 3 (time-shared, not isolated)"
     assert format.value('allocations["a-0"].unit.links', []) == "-"
+
+
+def _used(before: Placement, after: Placement, asked: Stack) -> dict[tuple[str, str], tuple[str, str]]:
+    """Of the table of limits, GPUs before and after, by level and name."""
+    tables = [each.rows for each in sections(Plan(), Context(asked, before, after)) if each.title.startswith("Limits")]
+    cells = [row for table in tables if table for row in table.cells if row[1] == "gpus"]
+    return {(level, name): (was, now) for whose, _, was, now, _ in cells for level, name in [whose.split(" ", 1)]}
+
+
+def test_before_is_what_the_lock_has_whatever_became_of_it() -> None:
+    """A workload is removed, renamed or given to another, a node or a user goes: what was held is counted as it was."""
+    everyone = Ceiling(gpus=8)
+    asked = stack().model_copy(
+        update={
+            "limits": Limits(user=everyone, node=NodeCeiling(gpus=8), cluster=everyone),
+            "teams": {"t": Team(users=("ada", "bo"))},
+        }
+    )
+    chat = asked.workloads["chat"]
+    (was,) = (one for one in PLACEMENT.allocations if one.name == "chat-0")
+    held = Placement(allocations=(was.model_copy(update={"user": "ada"}),))
+    gpus, node = format_devices(was.gpus), was.node
+    assert gpus == "2" and node == "n1", "one GPU"
+
+    without = asked.model_copy(update={"workloads": {"tidy": asked.workloads["tidy"]}})
+    gone = {("user", "ada"): ("1", "0"), ("node", "n1"): ("1", "0"), ("cluster", "f"): ("1", "0")}
+    assert _used(held, Placement(), without) == gone, "removed"
+
+    renamed = asked.model_copy(update={"workloads": {"talk": chat}})
+    talks = Placement(allocations=(was.model_copy(update={"name": "talk-0", "workload": "talk", "user": "ada"}),))
+    assert _used(held, talks, renamed) == {("cluster", "f"): ("1", "1")}, "renamed"
+
+    given_away = asked.model_copy(update={"workloads": {"chat": chat.model_copy(update={"user": "bo"})}})
+    now = Placement(allocations=(was.model_copy(update={"user": "bo"}),))
+    owners = {("user", "ada"): ("1", "0"), ("user", "bo"): ("0", "1"), ("cluster", "f"): ("1", "1")}
+    assert _used(held, now, given_away) == owners, "another owner"
+
+    others = {name: one for name, one in asked.nodes.items() if name != "n1"}
+    smaller = without.model_copy(update={"nodes": others, "teams": {"t": Team(users=("bo",))}})
+    assert _used(held, Placement(), smaller) == gone, "its node and its user are gone"
+    ended = Placement(allocations=(was.model_copy(update={"ended": True}),))
+    assert _used(ended, Placement(), smaller) == {}, "the files of what ended went with its node"
+
+    unsaid = Placement(allocations=(was.model_copy(update={"user": None}),))
+    assert _used(unsaid, unsaid, asked) == {("cluster", "f"): ("1", "1")}, "a lock of before does not say whose it is"

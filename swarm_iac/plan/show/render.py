@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from swarm_iac.limits import Usage, usage
+from swarm_iac.limits import Usage, usage_before_and_after
 from swarm_iac.model import cost, deadline
 from swarm_iac.model.goals.words import goal_texts
 from swarm_iac.model.placement import Placement, Proof, Waiting
@@ -316,8 +316,7 @@ def _because(one: Waiting, start: str = "") -> str:
 
 def _usages(context: Context, *, limited: bool = False) -> list[tuple[Usage, Usage]]:
     """Each ceiling before and after; before with today's limits, so the two compare."""
-    both = (usage(context.stack, one, context.today, limited=limited) for one in (context.before, context.after))
-    return list(zip(*both, strict=True))
+    return usage_before_and_after(context.stack, context.before, context.after, context.today, limited=limited)
 
 
 def _limits(context: Context) -> Rows:
