@@ -91,7 +91,7 @@ class Consequences:
             known = tuple(one for one in self._owned.placement.allocations if one.node in stack.nodes)
             was = dict(as_locked.applied(stack, self._owned.placement, known)) if known else {}
         transition = Transition.of(Target.of(asked, wanted), Records(applied=was), None)
-        seen = as_locked.healthy(was, self.now.stack.fleet)
+        seen = as_locked.healthy(was, self.now.stack)
         return Reconciliation(transition, {name: seen.get(name, Observed(node=name)) for name in transition.all})
 
     @property

@@ -119,3 +119,51 @@ def test_a_node_taken_out_with_work_on_it_is_refused_as_it_would_be(root: Path) 
     said = swarm("plan", "lab", "--offline", at=root)
     assert said.code == 3 and "1 given up (a-0, n2 is not in the stack file any more)" in said.out, "all of it is shown"
     assert "1 node that left the stack still holds 1 allocation (n2: " in said.err and "`state: drain`" in said.err
+
+
+#: A service alone on two machines, with something of all that a machine has so much of.
+SERVICE = """\
+fleet: lab
+teams: {t: {users: [ada]}}
+hardware:
+  h: {gpus: 4 x H100, vcpus: 64, memory: 512 GB, numa: 2, nvme: 1 TB, disk: /dev/sdb, interface: eth1, nic: 10 Gbit/s}
+nodes: {"n[1-2]": {hardware: h, ssh: "root@{name}.invalid"}}
+workloads:
+  web:
+    user: ada
+    kind: serve
+    each: {gpus: 2 x H100, vcpus: 2, memory: 16 GB, scratch: 10 GB}
+    network: {egress: 1 Gbit/s}
+    run: {command: serve}
+"""
+
+
+def test_a_machine_that_nobody_asked_has_the_capacity_of_the_stack_file(root: Path) -> None:
+    """The other machine is empty, so the service stands there while it restarts with one GPU less."""
+    file = root / "stacks" / "lab.yaml"
+    file.write_text(SERVICE)
+    assert swarm("solve", "lab", at=root).code == 0
+    file.write_text(SERVICE.replace("2 x H100", "1 x H100"))
+    plan = swarm("plan", "lab", "--offline", at=root)
+    assert plan.code == 0 and "slice/web-0, " in plan.out and "lab: 1 to move" in plan.out, plan.out + plan.err
+    assert "deferred" not in plan.out and "not what" not in plan.out, "a machine is what is declared of it"
+    # Where the other machine has no room for its files, it is refused as it would be.
+    small = "small: {gpus: 4 x H100, vcpus: 64, memory: 512 GB, nvme: 9 GB, disk: /dev/sdb}"
+    nodes = "nodes: {n1: {hardware: h, ssh: root@n1.invalid}, n2: {hardware: small, ssh: root@n2.invalid}}"
+    other = SERVICE.replace("hardware:\n", f"hardware:\n  {small}\n").replace(
+        'nodes: {"n[1-2]": {hardware: h, ssh: "root@{name}.invalid"}}', nodes
+    )
+    file.write_text(other)
+    assert swarm("solve", "lab", at=root).code == 0
+    file.write_text(other.replace("2 x H100", "1 x H100"))
+    plan = swarm("plan", "lab", "--offline", at=root)
+    assert plan.code == 3 and "no node that it may stand on has capacity for one more" in plan.err, plan.out + plan.err
+
+
+def test_a_gpu_that_no_driver_names_so_is_not_said_to_be_another(root: Path) -> None:
+    file = root / "stacks" / "lab.yaml"
+    file.write_text(SERVICE.replace("H100", "NVIDIA-X"))
+    assert swarm("solve", "lab", at=root).code == 0
+    file.write_text(SERVICE.replace("H100", "NVIDIA-X").replace("command: serve", "command: serve, port: 99"))
+    plan = swarm("plan", "lab", "--offline", at=root)
+    assert "found" not in plan.out + plan.err.replace("no temporary placement was found", ""), plan.out + plan.err

@@ -134,7 +134,7 @@ def supposed(now: Decision, then: Decision) -> FleetView:
     """
     asked = request(then, datetime.date.today())
     wanted = asked.nodes()
-    runs = lock_records.observed(now, desired(now.stack, now.placement), always=True)
+    runs = lock_records.observed(now, desired(now.stack, now.placement), always=True, declares=then.stack)
     seen = {name: runs.get(name, Observed(node=name)) for name in wanted}
     transition = Transition.of(Target.of(asked, wanted), Records(gone=lock_records.gone(then)), None)
     found = Reconciliation(transition, seen)

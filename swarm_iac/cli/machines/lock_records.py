@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from swarm_iac.cli.decisions import deciding
 from swarm_iac.decision import Decision
 from swarm_iac.model.placement import Allocation
+from swarm_iac.model.stack import Stack
 from swarm_iac.model.state import Desired, Observed
 from swarm_iac.reconcile import Records, as_locked
 
@@ -47,16 +48,19 @@ def applied(decision: Decision, wanted: Mapping[str, Desired], known: tuple[Allo
     return as_locked.applied(stack, decision.last, known)
 
 
-def observed(decision: Decision, wanted: Mapping[str, Desired], *, always: bool = False) -> dict[str, Observed]:
+def observed(
+    decision: Decision, wanted: Mapping[str, Desired], *, always: bool = False, declares: Stack | None = None
+) -> dict[str, Observed]:
     """Every node as it would be found if the lock is applied and all is healthy; blank if the lock is empty.
 
-    `always`: assume the lock is applied, even if nothing ever was.
+    `always`: assume the lock is applied, even if nothing ever was. `declares`: the stack that says what the machines are, if
+    that is not the decision's own.
     """
     known = _known(decision, always=always)
     was = applied(decision, wanted, known)
     if not known:
         return {name: Observed(node=name) for name in was}
-    return as_locked.healthy(was, decision.stack.fleet)
+    return as_locked.healthy(was, declares or decision.stack)
 
 
 def since(decision: Decision) -> str:

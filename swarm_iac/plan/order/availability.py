@@ -68,6 +68,6 @@ def refusal(workload: str, worst: int, availability: int) -> Refused:
     """Why the change is not made."""
     return Refused(
         f"{workload} needs {pluralize(availability, 'healthy replica')}, but every order of steps drops "
-        f"it to {worst}: no node has capacity for one more while others restart",
+        f"it to {worst}: no node that it may stand on has capacity for one more while others restart",
         hint=f"free capacity for one more replica, or set `on_update: roll` (one at a time) or `recreate` for {workload}",
     )
