@@ -167,3 +167,31 @@ def test_a_gpu_that_no_driver_names_so_is_not_said_to_be_another(root: Path) -> 
     file.write_text(SERVICE.replace("H100", "NVIDIA-X").replace("command: serve", "command: serve, port: 99"))
     plan = swarm("plan", "lab", "--offline", at=root)
     assert "found" not in plan.out + plan.err.replace("no temporary placement was found", ""), plan.out + plan.err
+
+
+#: A rack whose budget the power limits of its GPUs follow.
+POWERED = """\
+fleet: lab
+teams: {t: {users: [ada]}}
+hardware: {h: {gpus: 4 x H100, vcpus: 64, memory: 512 GB}}
+tuning: {fed: {gpu_power: 300..600 W}}
+racks: {r: {power: 1800 W}}
+nodes: {n1: {hardware: h, rack: r, tuning: fed, ssh: root@n1.invalid}}
+workloads:
+  hot: {user: ada, each: {gpus: 1 x H100, gpu_power: 500 W}, run: {command: train}}
+"""
+
+
+def test_what_a_gpu_was_set_to_is_no_guess_from_the_stack_file_of_now(root: Path) -> None:
+    """It was 433 W. By the budget of now it would have been 300 W, and what is a cut to 325 W looked like a raise."""
+    file = root / "stacks" / "lab.yaml"
+    file.write_text(POWERED)
+    assert swarm("solve", "lab", at=root).code == 0
+    file.write_text(POWERED.replace("1800 W", "1300 W"))
+    plan = swarm("plan", "lab", "--offline", at=root)
+    rows = [line.split() for line in plan.out.splitlines() if ": power" in line]
+    assert rows and all(row[-5:-2] == ["power", "not", "asked"] for row in rows), plan.out
+    steps = json.loads(swarm("plan", "lab", "--offline", "--json", at=root).out)["steps"]
+    changes = [change for step in steps if step["verb"] == "gpus" for change in step["changes"]]
+    assert changes and all(change["old"] is None for change in changes)
+    assert "not asked |" in swarm("plan", "lab", "--offline", "--markdown", at=root).out

@@ -37,6 +37,8 @@ _TELLING = {**{next(iter(how.at)): row.name for row, how in ENFORCED if how.in_l
 #: Of these what is lent is a part of the figure, so the range stands beside it.
 _LENT = frozenset(next(iter(how.at)) for row, how in ENFORCED if row.ceiling and not how.ceiling)
 
+#: In place of a value that only its machine could tell.
+_NOT_ASKED = "not asked"
 #: Of the first two letters of a cell: what comes, what goes.
 _STYLES = {"+ ": "green", "- ": "red"}
 
@@ -56,6 +58,11 @@ class Context:
     today: datetime.date | None = None
     offline: str = ""
     starts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def from_lock(self) -> bool:
+        """Is it a lock alone that stands in for the machines?"""
+        return ".lock.yaml of " in self.offline and not self.offline.startswith("machines on which nothing runs")
 
     @cached_property
     def stops(self) -> dict[str, str]:
@@ -99,8 +106,7 @@ def nothing(plan: Plan, stack: Stack, offline: str = "") -> tuple[str, str]:
 def sections(plan: Plan, context: Context) -> tuple[Section, ...]:
     """All a plan has to say, from its changes and moves to the bound and the warnings. Empty ones are left out."""
     costs = cost.format_change(context.stack, context.before, context.after)
-    a_lock = ".lock.yaml of " in context.offline and not context.offline.startswith("machines on which nothing runs")
-    asked = f"Compared with {context.offline}{', which has no commands and no settings' if a_lock else ''}."
+    asked = f"Compared with {context.offline}{', which has no commands and no settings' if context.from_lock else ''}."
     every = (
         Section("No machine was asked", asked if plan.steps and context.offline else ""),
         Section("What changes", rows=_changes(plan, context)),
@@ -137,7 +143,7 @@ def as_json(plan: Plan, context: Context) -> dict[str, Any]:
     return {
         "summary": {**found.model_dump(mode="json"), "line": found.line()},
         "offline": context.offline or None,
-        "steps": [step.model_dump(mode="json") for step in plan.steps],
+        "steps": [_step_json(step, context) for step in plan.steps],
         "waves": [[step.id for step in wave] for wave in plan.waves()],
         "deferred": [{"step": left.step.id, "why": left.why} for left in plan.deferred],
         "moves": [dict(zip(("allocation", "from", "to", "why"), move, strict=True)) for move in moves(context)],
@@ -196,7 +202,7 @@ def _changes(plan: Plan, context: Context) -> Rows:
     for (node, name), why in sorted(whole.items(), key=lambda pair: natural(pair[0][1])):
         shown.setdefault(node, []).append((name, why))
     for node, mine in sorted(by_node.items()):
-        _cards(table, node, mine)
+        _cards(table, node, mine, context)
         for step in mine:
             if (node, step.allocation) not in whole and step.verb is not Verb.GPUS:
                 _values(table, step)
@@ -205,14 +211,26 @@ def _changes(plan: Plan, context: Context) -> Rows:
     return table
 
 
-def _cards(table: Rows, node: str, mine: list[Step]) -> None:
-    """One line for all GPUs whose setting changes alike."""
+def _step_json(step: Step, context: Context) -> dict[str, Any]:
+    """With no old value where nobody knows it, as in `_cards`."""
+    found = step.model_dump(mode="json")
+    if context.from_lock and step.verb is Verb.GPUS:
+        found["changes"] = [{**change, "old": None} for change in found["changes"]]
+    return found
+
+
+def _cards(table: Rows, node: str, mine: list[Step], context: Context) -> None:
+    """One line for all GPUs whose setting changes alike.
+
+    A lock says of no GPU how it is set. What the stack file of now would have set there is no value that ever held.
+    """
     alike: dict[tuple[str, str, str], list[int]] = {}
     for change in (change for step in mine if step.verb is Verb.GPUS for change in step.changes):
         found = re.fullmatch(r"gpus\[(\d+)\]\.(\w+)", change.path)
         if found:
             what = found[2].rpartition("_")[0] or found[2]
-            line = (what, format.value(change.path, change.old), format.value(change.path, change.new))
+            old = _NOT_ASKED if context.from_lock else format.value(change.path, change.old)
+            line = (what, old, format.value(change.path, change.new))
             alike.setdefault(line, []).append(int(found[1]))
     for (what, old, new), gpus in sorted(alike.items()):
         table.add(node, f"gpu {cpulist.write(gpus)}: {what}", old, new)
