@@ -168,7 +168,7 @@ def _known(key: str, model: type[BaseModel], loc: tuple[Step, ...]) -> str:
 
 
 def _unit(reason: str) -> str:
-    """A hint where the unit is nearly right: `gb` for GB, bytes for a bandwidth, 12:00:00 for a duration."""
+    """A hint where the unit is nearly right: `gb` for GB, bytes for a bandwidth or bits for a disk, 12:00:00 for a duration."""
     clock = re.match(r"'([0-9:-]+)' is not a duration", reason)
     if clock and (seconds := _clock(clock[1])):
         return f"write {Seconds(seconds)}"
@@ -178,6 +178,10 @@ def _unit(reason: str) -> str:
     unit, kind, units = match[1], match[2], match[3].split(", ")
     if kind == "a bandwidth" and re.fullmatch(r"[kMGT]?B(/s)?", unit):
         return "a bandwidth counts bits: 1 GB/s is 8 Gbit/s"
+    # Not `gb/s`: whoever writes all small means GB/s.
+    if kind == "a throughput" and (bits := re.fullmatch(r"([kMGT]?)(?:bits?(?:/s|ps)?|bps|b/s)", unit)) and unit != "b/s":
+        size = bits[1].replace("T", "G")
+        return f"a throughput counts bytes: 8 {size}bit/s is 1 {size}B/s"
     same = [known for known in units if known.lower() == unit.lower()]
     return f"did you mean {same[0]!r}?" if same else _close(unit, units)
 
