@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from swarm_iac.errors import StackFileError
 from swarm_iac.stackfile import load, loads
@@ -38,6 +39,21 @@ def test_mistake_is_told_as_written(name: str) -> None:
     assert text == golden.read_text()
     assert not any(phrase in text for phrase in PYDANTIC)
     assert all(problem.place.line >= 1 and problem.place.column >= 1 for problem in error.problems)
+
+
+def test_table_of_a_hint_can_be_typed() -> None:
+    raw = (HERE / "table-of-values.yaml").read_bytes()
+    tables = [one for one in refused(raw).problems if "as in {" in one.hint]
+    data = yaml.safe_load(raw)
+    for one in tables:
+        *above, key = one.path.split(".")
+        owner = data
+        for step in above:
+            owner = owner[step]
+        owner[key] = yaml.safe_load(one.hint.partition("as in ")[2])
+    left = refused(yaml.safe_dump(data).encode()).problems
+    assert len(tables) >= 15
+    assert [one.path for one in left if one.message.startswith("expected")] == ["workloads.chat.variants"]
 
 
 def test_there_are_enough_mistakes() -> None:

@@ -65,6 +65,27 @@ _EXPECTED = {
     "date_from_datetime_inexact": "expected a date such as 2027-01-31, without a time",
 }
 
+#: By key, an entry of each table whose values are no tables.
+_TABLES = {
+    "gpus_by_model": ("H100", "8"),
+    "prices": ("H100", "3.00 EUR/h"),
+    "worth": ("H100", "2"),
+    "speed": ("H100", "25 kTok/s"),
+    "sysctl": ("net.core.somaxconn", "4096"),
+    "links": ("paris", "100 Gbit/s"),
+    "gpu_hours": ("research", "900"),
+    "labels": ("pool", "research"),
+    "taints": ("dedicated", "research"),
+    "select": ("site", "berlin"),
+    "prefer": ("rack", "r1"),
+    "tolerate": ("dedicated", "research"),
+    "away_from": ("rack", "[chat]"),
+    "env": ("HF_HOME", "/cache"),
+    "accounts": ("ada", "ada-lovelace"),
+}
+#: The names among these that no other word can replace.
+_FIXED = ("H100", "net.core.somaxconn", "site", "rack", "HF_HOME")
+
 #: So many mistakes of one file are told with what was probably meant: to compare every wrong name of a large file with
 #: every right one takes minutes, and the first few tell what is wrong with the rest.
 COMPARED = 50
@@ -246,8 +267,19 @@ def _type(kind: str, model: type[BaseModel], loc: tuple[Step, ...], given: Any) 
     elif kind == "dict_type" and loc[-1] == "away_from" and isinstance(given, str):
         hint = f"write a list: [{given[:40]}]"
     elif kind == "dict_type":
-        hint = "write `name: {…}` for each"
+        hint = _table(str(loc[-1]) if loc else "", given)
     return f"{_EXPECTED.get(kind, 'this value does not fit')}, found {describe(given)}", hint
+
+
+def _table(key: str, given: Any) -> str:
+    """A hint where a table is wanted: of values an example, with the name that is given where it is one."""
+    if key not in _TABLES:
+        return "write `name: {…}` for each"
+    name, value = _TABLES[key]
+    first = given[0] if isinstance(given, list) and given else given
+    if isinstance(first, str) and name not in _FIXED and re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", first[:40]):
+        name = first[:40]
+    return f"write a table, as in {{{name}: {value}}}"
 
 
 def _missing(model: type[BaseModel], loc: tuple[Step, ...]) -> tuple[str, str]:
