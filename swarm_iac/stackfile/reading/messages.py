@@ -10,9 +10,11 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from swarm_iac.errors import Problem
+from swarm_iac.model.gpus.mig import profile_names, profiles_of
+from swarm_iac.model.hardware import Gpus, GpusField, memory_of
 from swarm_iac.pluralize import pluralize
 from swarm_iac.stackfile.reading.compose import describe
 from swarm_iac.stackfile.reading.other_words import hint_for_key, hint_for_value
@@ -33,6 +35,7 @@ _PATTERNS = (
     ("^[0-9a-f]{12}$", "is no digest", "`swarm solve` writes this file; do not edit it by hand"),
     ("^[A-Za-z0-9 ._-]+$", "is no value of a kernel setting", "use letters, digits, spaces, dots and dashes"),
 )
+_GPUS: TypeAdapter[Gpus] = TypeAdapter(GpusField)
 #: A range of names as a shell and others write it.
 _RANGE = re.compile(r"([a-z][a-z0-9-]*?)[\[{]?(\d+)(?:\.\.+|:)(?:\1)?(\d+)[\]}]?$")
 _BOUNDS = {
@@ -119,6 +122,9 @@ def problem(document: Document, error: Mapping[str, Any], model: type[BaseModel]
     message, hint = _words(kind, error, loc, model, str(loc[-1]) if of_key and loc else error["input"])
     if kind == "extra_forbidden":
         hint = _of_one(document, loc) or hint
+    if found_out := re.match(r"(\S+ is no MIG profile of (\S+)); it has ", message):
+        here = _profiles_here(document, found_out[2])
+        message = f"{found_out[1]}; those of this fleet have {here}" if here else message
     return Problem(place, join(prefix + steps), message, hint)
 
 
@@ -134,6 +140,20 @@ def _of_one(document: Document, loc: tuple[Step, ...]) -> str:
         other = f"`except: [{{user: {name}, gpus: 24, until: 2027-01-31, reason: paper}}]`"
         return f"`user` holds for each user; another value is {other}"
     return ""
+
+
+def _profiles_here(document: Document, model: str) -> str:
+    """The MIG profiles of the cards of this model that the file has, small ones first: a model has others by its memory."""
+    hardware = document.root.data.get("hardware")
+    names: set[str] = set()
+    for one in hardware.values() if isinstance(hardware, dict) else ():
+        try:
+            gpus = _GPUS.validate_python(one.get("gpus", 0) if isinstance(one, dict) else 0)
+        except ValidationError:  # told by itself
+            continue
+        if gpus.model == model and gpus.count:
+            names.update(profiles_of(model, int(gpus.memory or memory_of(model))))
+    return ", ".join(name for name in profile_names(model) if name in names)
 
 
 def problems(document: Document, error: ValidationError, model: type[BaseModel]) -> tuple[Problem, ...]:
