@@ -191,7 +191,7 @@ def _words(kind: str, error: Mapping[str, Any], loc: tuple[Step, ...], model: ty
     elif kind == "string_pattern_mismatch":
         words = _pattern(str(context["pattern"]), given)
     else:
-        words = _text(kind, context, given) or _type(kind, model, loc, given)
+        words = _text(kind, context, loc, given) or _type(kind, model, loc, given)
     return words
 
 
@@ -238,8 +238,10 @@ def _clock(text: str) -> int:
     return 0
 
 
-def _text(kind: str, context: Mapping[str, Any], given: Any) -> tuple[str, str] | None:
+def _text(kind: str, context: Mapping[str, Any], loc: tuple[Step, ...], given: Any) -> tuple[str, str] | None:
     """Refusals of text, and of what should be text."""
+    if kind == "literal_error" and loc[-2:-1] in (("nvlink",), ("pcie",)):
+        return _links(given)
     if kind == "literal_error":
         known = re.findall(r"'([^']*)'", str(context["expected"]))
         meant = hint_for_value(str(given), known) or _close(str(given), known)
@@ -251,6 +253,15 @@ def _text(kind: str, context: Mapping[str, Any], given: Any) -> tuple[str, str] 
     if kind == "string_type" and isinstance(given, (bool, int, float)):
         return f"expected text, found {describe(given)}", f'put it in quotes: "{str(given).lower()[:30]}"'
     return None
+
+
+def _links(given: Any) -> tuple[str, str]:
+    """Of the two that a value of `links` may be, pydantic names the word alone."""
+    flat = isinstance(given, list) and 1 < len(given) <= 16 and all(type(one) is int and one >= 0 for one in given)
+    groups = json.dumps([given]) if flat else "[[0, 1], [2, 3]]"
+    what = json.dumps(given, default=str)[:40] if isinstance(given, list) else describe(given)
+    hint = f"write a list of lists of their numbers, as in {groups}"
+    return f"{what} is neither groups of GPUs nor `all`", _close(str(given), ["all"]) or hint
 
 
 def _moment(given: str) -> str:
