@@ -17,6 +17,8 @@ from pydantic_core import CoreSchema
 from swarm_iac.written import as_text
 
 _TEXT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z%/]*)\s*")
+#: A range as others write it.
+_DASHED = re.compile(r"\s*([0-9][^-–]*?)\s*(?:[-–]|\bto\b)\s*([0-9][^-–]*)")
 
 
 class Quantity(int):
@@ -268,6 +270,8 @@ class Range(Quantity):
         if not isinstance(value, str) or ".." not in value:
             if isinstance(value, cls.of) and not isinstance(value, cls):
                 return cls(int(value))
+            if isinstance(value, str) and (meant := cls._dashed(value)):
+                raise ValueError(f"{value.strip()!r} is no range; write {meant!r}")
             return super().parse(value)
         low, _, high = (part.strip() for part in value.partition(".."))
         shown = repr(value[:60])
@@ -286,6 +290,15 @@ class Range(Quantity):
         if not least:
             raise ValueError(f"{shown} guarantees nothing; write a lower end above 0, as in {cls.range_example!r}")
         return cls.between(int(least), int(most))
+
+    @classmethod
+    def _dashed(cls, text: str) -> str:
+        """The range that `2-8` or `2 to 8` stands for, as it is written here. Empty: it stands for none."""
+        ends = _DASHED.fullmatch(text) if len(text) <= 60 else None
+        try:
+            return str(cls.parse(f"{ends[1]}..{ends[2]}")) if ends else ""
+        except ValueError:
+            return ""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
