@@ -59,6 +59,8 @@ def test_a_sound_file_has_no_warning() -> None:
          "  hint: delete it"),
         ("limits: {", "limits: {team: {gpus_by_model: {H10: 2}}, ",
          "lab.yaml:6:38: limits.team.gpus_by_model.H10: no hardware has a GPU H10\n  hint: did you mean 'H100'?"),
+        ("serve, replicas: 4", "serve, needs: 4, speed: {H100: 1, H10: 2}",
+         "lab.yaml:10:66: workloads.chat.speed.H10: no hardware has a GPU H10\n  hint: did you mean 'H100'?"),
         ("tidy: {user: bo, each: {gpus: 1}", "tidy: {user: bo, each: {gpus: 1, vcpus: 2..65}",
          "lab.yaml:11:43: workloads.tidy.each.vcpus: may use up to 65 vCPUs, and no node has more than 64\n"
          "  hint: write an upper end of at most 64"),

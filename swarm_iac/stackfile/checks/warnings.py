@@ -257,16 +257,17 @@ def _teams(stack: Stack) -> Iterator[tuple[str, str, str]]:
 
 
 def _models(stack: Stack) -> Iterator[tuple[str, str, str]]:
-    """A limit on a GPU model that no hardware has, perhaps since it is misspelt: it bounds nothing."""
+    """A limit or a speed on a GPU model that no hardware has, perhaps since it is misspelt: it has no effect."""
     models = {hardware.gpus.model for hardware in stack.hardware.values() if hardware.gpus.model}
     limits = stack.limits
     every = [("limits.user", limits.user), ("limits.team", limits.team), ("limits.cluster", limits.cluster)]
     every += [(f"limits.except[{index}]", one) for index, one in enumerate(limits.exceptions)]
     every += [(f"teams.{name}.limits", team.limits) for name, team in stack.teams.items()]
-    for path, ceiling in every:
-        for model in ceiling.gpus_by_model:
-            if model not in models:
-                yield f"{path}.gpus_by_model.{model}", f"no hardware has a GPU {model}", nearest(model, models) or "delete it"
+    named = [(f"{path}.gpus_by_model", model) for path, ceiling in every for model in ceiling.gpus_by_model]
+    named += [(f"workloads.{name}.speed", model) for name, one in stack.workloads.items() for model in one.speed]
+    for path, model in named:
+        if model not in models:
+            yield f"{path}.{model}", f"no hardware has a GPU {model}", nearest(model, models) or "delete it"
 
 
 def _racks(stack: Stack) -> Iterator[tuple[str, str, str]]:
