@@ -85,8 +85,11 @@ class _Checker:
                 path = f"teams.{team}.users[{index}]"
                 if user in first:
                     line = self.source.place(f"teams.{first[user]}").line
-                    where = "twice in this team" if first[user] == team else f"in the team {first[user]} (line {line}) as well"
-                    self.say(path, f"{user} is {where}", "a user's share comes from one team; remove the user from the other")
+                    if first[user] == team:
+                        self.say(path, f"{user} is twice in this team", "leave it out here")
+                    else:
+                        hint = "a user's share comes from one team; remove the user from the other"
+                        self.say(path, f"{user} is in the team {first[user]} (line {line}) as well", hint)
                 first.setdefault(user, team)
             if value.parent is not None:
                 self.parent(team, value.parent)
