@@ -185,7 +185,7 @@ def _words(kind: str, error: Mapping[str, Any], loc: tuple[Step, ...], model: ty
         words = str(context["reason"]), _unit(str(context["reason"]))
     elif kind == "value_error":
         reason = str(context.get("error", error["msg"]))
-        words = reason, _moment(str(given)) if " is no moment" in reason else ""
+        words = _too_many_gpus(reason), _moment(str(given)) if " is no moment" in reason else ""
     elif kind in _BOUNDS:
         words = f"must be {_BOUNDS[kind][0]} {context[_BOUNDS[kind][1]]}, and is {given}", ""
     elif kind == "string_pattern_mismatch":
@@ -225,6 +225,13 @@ def _unit(reason: str) -> str:
         return f"a throughput counts bytes: 8 {size}bit/s is 1 {size}B/s"
     same = [known for known in units if known.lower() == unit.lower()]
     return f"did you mean {same[0]!r}?" if same else _close(unit, units)
+
+
+def _too_many_gpus(reason: str) -> str:
+    """The same reason; of a number of GPUs that is only too large, that it is, as pydantic says of smaller ones."""
+    number = re.match(r"'\s*([1-9][0-9]{4,})(\s*x\s*[A-Za-z0-9][^']*)?' is no number of GPUs", reason)
+    most = next(one.le for one in Gpus.model_fields["count"].metadata if hasattr(one, "le"))
+    return f"must be at most {most} GPUs, and is {number[1][:20]}" if number else reason
 
 
 def _clock(text: str) -> int:
