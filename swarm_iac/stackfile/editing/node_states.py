@@ -19,7 +19,7 @@ from swarm_iac.model.stack import Node, NodeState, Stack
 from swarm_iac.stackfile.editing import splice
 from swarm_iac.stackfile.load import loads
 from swarm_iac.stackfile.reading.messages import nearest
-from swarm_iac.stackfile.reading.ranges import expand
+from swarm_iac.stackfile.reading.ranges import expand, refusal
 from swarm_iac.stackfile.reading.source import Loaded
 from swarm_iac.stackfile.reading.text import decode
 
@@ -78,7 +78,7 @@ def _names(loaded: Loaded, pattern: str) -> tuple[str, ...]:
     try:
         names = expand(pattern)
     except ValueError as error:
-        raise SwarmError(f"{pattern[:60]!r} is no range of nodes: {error}") from None
+        raise SwarmError(refusal(pattern, error)) from None
     for name in names:
         if name not in known:
             message = f"there is no node {name!r}"

@@ -18,7 +18,7 @@ from swarm_iac.stackfile.load import SWITCHES
 from swarm_iac.stackfile.locks import lock
 from swarm_iac.stackfile.reading.compose import compose
 from swarm_iac.stackfile.reading.messages import nearest, problem
-from swarm_iac.stackfile.reading.ranges import expand
+from swarm_iac.stackfile.reading.ranges import expand, refusal
 from swarm_iac.stackfile.reading.shape import NodeEntry, StackFile
 from swarm_iac.stackfile.reading.source import Loaded, Source
 
@@ -45,7 +45,7 @@ def parse(text: str) -> tuple[Edit, ...]:
     try:
         names = expand(head + bracket + name)
     except ValueError as error:
-        raise _wrong(text, f"{head + bracket + name!r} is no range of nodes: {error}") from None
+        raise _wrong(text, refusal(head + bracket + name, error)) from None
     return tuple(Edit(path=".".join(filter(None, ("nodes", one, key))), value=_named(data, one)) for one in names)
 
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from swarm_iac.errors import Place, Problem
 from swarm_iac.model.stack import Node
 from swarm_iac.stackfile.reading.messages import COMPARED, nearest, problem
-from swarm_iac.stackfile.reading.ranges import MAX_NAMES, expand
+from swarm_iac.stackfile.reading.ranges import MAX_NAMES, expand, refusal
 from swarm_iac.stackfile.reading.shape import NodeEntry
 from swarm_iac.stackfile.reading.source import Document
 
@@ -70,7 +70,7 @@ def _expand(document: Document, entries: dict[str, NodeEntry], result: Nodes) ->
         try:
             names[key] = expand(key)
         except ValueError as error:
-            _say(result, document, key, f"{key[:60]!r} is no range of nodes: {error}", "")
+            _say(result, document, key, refusal(key, error), "")
             continue
         total += len(names[key])
         if total > 4 * MAX_NAMES:
