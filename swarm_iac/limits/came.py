@@ -91,17 +91,17 @@ def came(
     there only since others of its workload are elsewhere now is put back together with these.
     """
     found = _came(stack, before, after, back, today, whole=whole)
-    if found.broken and (mates := _mates(before, after, back)):
+    if found.broken and (mates := _mates(stack, before, after, back)):
         every = _came(stack, before, after, (*back, *mates), today, whole=whole)
         return found if every.broken else every
     return found
 
 
-def _mates(before: Placement, after: Placement, back: tuple[Allocation, ...]) -> tuple[Allocation, ...]:
-    """Others of the same workloads that moved as well, on their nodes of before in their size of now."""
+def _mates(stack: Stack, before: Placement, after: Placement, back: tuple[Allocation, ...]) -> tuple[Allocation, ...]:
+    """Others of the same workloads that moved as well, on their nodes of before in their size of now, where those are left."""
     names, of, now = {one.name for one in back}, {one.workload for one in back}, after.by_name()
     others = [was for was in before.going() if was.workload in of and was.name not in names and was.name in now]
-    moved = [was for was in others if now[was.name].node != was.node]
+    moved = [was for was in others if now[was.name].node != was.node and was.node in stack.nodes]
     return tuple(
         was if held_of(was) == held_of(now[was.name]) else now[was.name].model_copy(update={"node": was.node}) for was in moved
     )
