@@ -210,15 +210,3 @@ def test_members_that_move_together_are_not_said_to_break_a_rule_about_each_othe
     for one in moved_for(after, now, "ap", last, TODAY):
         assert one.rule == "frees_capacity", one
         assert "because of even-" in one.text, one
-
-
-def test_a_member_that_was_on_a_node_that_left_is_not_put_back_there() -> None:
-    nodes: dict[str, dict[str, Any]] = {"n1": {"rack": "r1"}, "n2": {"rack": "r1"}, "n3": {"rack": "r2"}, "n4": {"rack": "r2"}}
-    racks: dict[str, dict[str, Any]] = {"r1": {}, "r2": {}}
-    works = {"g": {"gang": 2, "each": {"gpus": 5}, "place": {"within": "rack"}}}
-    last = solve(stack_of(nodes, works, racks=racks)).placement
-    gone = min(a.node for a in last.allocations)
-    after = stack_of({name: one for name, one in nodes.items() if name != gone}, works, racks=racks)
-    now = solve(after, last).placement
-    assert len(now.allocations) == 2
-    assert {one.rule for one in moved_for(after, now, "g", last, TODAY)} == {"node_left", "does_not_fit"}
