@@ -159,7 +159,7 @@ PRICES = """\
 What one GPU of a model costs while it is allocated: an amount with at most four decimals, a currency of three letters,
 and `/h`. All prices of a file use one currency. With prices, every plan shows the cost of the fleet per hour before and
 after, and `swarm what-if` shows it for a hypothetical change. A model without a price counts as 0 and is listed. Prices
-never influence the placement.
+influence the placement of nothing but [`needs`](#workloads), which prefers the cheapest model that has capacity.
 
     prices: {H100: 2.50 EUR/h, L40S: 0.80 EUR/h}
 """

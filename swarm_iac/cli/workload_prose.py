@@ -128,7 +128,8 @@ list. Where that is decided by solving, and how it is proven: [solver.md](solver
         bf16: {}
         int8: {worth: 0.95, each: {gpus: 1 x H100}, run: {env: {DTYPE: int8}}}
 
-What runs keeps its variant, since another one is a restart. `on_variant` says when it may change: `now` (a service with
+What runs keeps its variant, also where another one is written before it, since another one is a restart. (Of variants that
+differ in nothing but `run` the first is taken to run where the lock names none.) `on_variant` says when it may change: `now` (a service with
 `on_update: roll`): it becomes lighter if that places more, and returns to a preferred one once that fits and no other
 workload moves or stops; `spare` (a service that surges): it returns where one replica more fits meanwhile, and never becomes
 lighter while it runs; `restart` (all others): only when it starts anyway, because its node is drained or lost, its slot went to
