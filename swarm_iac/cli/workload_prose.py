@@ -129,13 +129,14 @@ list. Where that is decided by solving, and how it is proven: [solver.md](solver
         int8: {worth: 0.95, each: {gpus: 1 x H100}, run: {env: {DTYPE: int8}}}
 
 What runs keeps its variant, also where another one is written before it, since another one is a restart. (Of variants that
-differ in nothing but `run` the first is taken to run where the lock names none.) `on_variant` says when it may change: `now` (a service with
-`on_update: roll`): it becomes lighter if that places more, and returns to a preferred one once that fits and no other
-workload moves or stops; `spare` (a service that surges): it returns where one replica more fits meanwhile, and never becomes
-lighter while it runs; `restart` (all others): only when it starts anyway, because its node is drained or lost, its slot went to
-a higher priority, or its own request changed. Several replicas change as in any update, by `on_update`. A finished job keeps
-the variant that it ran in. The lock file has the variants that are not the first, `swarm plan`, `solve` and `what-if` have a
-table of them, and `swarm why` says what keeps the first out and what would place it.
+differ in nothing but `run` the first is taken to run where the lock names none.) `on_variant` says when it may change:
+`now` (a service with `on_update: roll`): it becomes lighter if that places more, and returns to a preferred one once that
+fits and no other workload moves or stops; `spare` (a service that surges): it returns where one replica more fits
+meanwhile, and never becomes lighter while it runs; `restart` (all others): only when it starts anyway, because its node is
+drained or lost, its slot went to a higher priority, or its own request changed. Several replicas change as in any update,
+by `on_update`. A finished job keeps the variant that it ran in. The lock file has the variants that are not the first,
+`swarm plan`, `solve` and `what-if` have a table of them, and `swarm why` says what keeps the first out and what would place
+it.
 
 **`needs`** takes the place of `replicas`: how much work all replicas together have to do, with `speed` saying how much one does
 on each GPU model, as measured ([`swarm speed`](telemetry.md#measured-speed)).
