@@ -206,6 +206,20 @@ def test_of_several_racks_that_one_is_named_which_leaves_members_out(tmp_path: P
     ) in texts(pending(tmp_path, text))
 
 
+def test_of_a_gang_in_one_rack_the_rack_is_named_that_takes_most(tmp_path: Path) -> None:
+    text = (
+        HEAD + "limits: {user: {gpus: 90, vcpus: 90, memory: 9 TB}}\nracks:\n  r1: {uplink: 300 Gbit/s}\n"
+        "  r2: {uplink: 700 Gbit/s}\nhardware: {h: {gpus: 8 x H100, vcpus: 64, memory: 1 TB, nic: 800 Gbit/s}}\n"
+        'nodes:\n  "a[1-2]": {hardware: h, rack: r1, ssh: "root@{name}"}\n'
+        '  "b[1-2]": {hardware: h, rack: r2, ssh: "root@{name}"}\nworkloads:\n'
+        "  w: {user: ada, gang: 4, each: {gpus: 2}, network: {egress: 200 Gbit/s}, place: {within: rack}}\n"
+    )
+    found = [one for one in texts(pending(tmp_path, text)) if "uplink" in one]
+    assert found and all("700 Gbit/s in r2, enough for 3 (racks.r2.uplink)" in one for one in found), texts(
+        pending(tmp_path, text)
+    )
+
+
 def test_a_rack_whose_nodes_are_full_is_not_said_to_lack_power(tmp_path: Path) -> None:
     """More power in r1 would not help: its GPUs are held. In r2 they are free, and 150 W are missing."""
     text = (

@@ -50,15 +50,20 @@ def rack(capacity: FreeCapacity, request: WorkloadRequest, budget: Budget, core:
 def _short(
     capacity: FreeCapacity, request: WorkloadRequest, budget: Budget, bounded: list[NodeCapacity]
 ) -> tuple[str, int] | None:
-    """The rack in which the rule leaves out most members of a gang, and how many it takes; None where it leaves out none."""
+    """The rack in which the rule leaves out most members of a gang, and how many it takes; None where it leaves out none.
+
+    Of a gang that is to be in one rack it is the one that takes most.
+    """
     racks: dict[str, set[str]] = {}
     for host in bounded:
         racks.setdefault(str(host.rack), set()).add(host.name)
     fit = {name: reach(capacity, request, EVERY, among=nodes) for name, nodes in racks.items()}
     without = EVERY - {one.rule for one in RACK if one.key == budget.key}  # an uplink goes both ways
     out = {name: reach(capacity, request, without, among=racks[name]) - fit[name] for name in racks}
-    name = max(out, key=lambda name: (out[name], -fit[name], name))
-    return (name, fit[name]) if out[name] > 0 else None
+    one = any(group.of.together and group.level == "rack" for group in request.groups)
+    short = [name for name in out if out[name] > 0]
+    name = max(short, key=lambda name: (fit[name] if one else out[name], -fit[name], name), default="")
+    return (name, fit[name]) if name else None
 
 
 def _bounded(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity, i: int) -> bool:
