@@ -126,7 +126,7 @@ def current(stack: Stack, path: str) -> str:
         return f"{{{', '.join(sorted(keys))}: …}}" if keys else ""
     if isinstance(value, (dict, tuple)):
         return as_yaml(_written(value)) if value else ""
-    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return _typed(value) if isinstance(value, str) else as_yaml(value)
 
 
 def _plain(value: Any) -> Any:
