@@ -72,6 +72,8 @@ def score(snapshot: Snapshot, classified: Classified, counts: Counter[tuple[str,
     eased = sum(max(0, min(counts[p] - stays[p], c)) for p, c in softs.items())
     load = value.loads(snapshot)
     kept = sum(load[n] * min(len(ones), placed[n]) for n, ones in snapshot.running.items())
+    later = {name: place for place, name in enumerate(reversed(snapshot.stack.workloads), 1)}
+    order = sum(later[n] * min(len(ones), placed[n]) for n, ones in snapshot.running.items())
     waste = sum(c * overqualification(snapshot, snapshot.requests[n], snapshot.nodes[b]) for (n, b), c in counts.items())
     near = -sum(max(0, len({_where(snapshot, b, w.place.near) for (n, b), c in counts.items() if n == name and c}) - 1)
                 for name, w in snapshot.stack.workloads.items() if w.place.near)  # fmt: skip
@@ -85,7 +87,7 @@ def score(snapshot: Snapshot, classified: Classified, counts: Counter[tuple[str,
     labels = {name: dict(node.labels) | {"rack": node.rack, "site": node.site} for name, node in snapshot.stack.nodes.items()}
     lacks = -sum(c for (n, b), c in counts.items() for key, value in wish[n].items() if labels[b].get(key) != value)
     nodes = -len({b for (_, b), c in counts.items() if c})
-    return (*values, kept, -moves, -(softs.total() - eased), near, beside, lacks, -waste, nodes), moves
+    return (*values, kept, -moves, -(softs.total() - eased), order, near, beside, lacks, -waste, nodes), moves
 
 
 def _where(snapshot: Snapshot, node: str, kind: str) -> str:
