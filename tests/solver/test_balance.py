@@ -7,6 +7,7 @@ import os
 import random
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,11 +19,14 @@ from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve, why
 from swarm_iac.solver.balance.even import even, uneven
+from swarm_iac.solver.exact.attempt import attempt
+from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.conflict import capacity_of
 from swarm_iac.solver.explain.counting import EVERY, Tally, reach
 from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.repair.evening import without_surplus
 from swarm_iac.solver.repair.greedy import greedy
+from swarm_iac.solver.repair.neighbourhood import neighbourhood
 from swarm_iac.solver.repair.ruin_recreate import improved
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.tasks import classify, repair_task
@@ -358,6 +362,23 @@ def test_emptied_nodes_are_filled_evenly() -> None:
         snapshot = snapshot_of(fleet(works, racks=2), Placement())
         counts = greedy(repair_task(snapshot, classify(snapshot)))
         assert even(snapshot, counts) and even(snapshot, improved(snapshot, counts, 0.05, lambda: False)), seed
+
+
+def test_what_is_decided_on_one_node_leaves_the_others_even() -> None:
+    """Who goes from there for a higher priority would leave two on each of two racks and none on the third."""
+    shape = {"vcpus": 8, "memory": "64 GB"}
+    nodes = {"n1": {"hardware": "cpu"}, "n2": {"hardware": "cpu"}, "n3": {"hardware": "gpu"}}
+    works = {
+        "w": {"replicas": 5, "each": {"vcpus": 2}, "place": {"balance": "rack"}},
+        "whole": {"each": {"gpus": 1, "vcpus": 8}, "priority": "high"},
+    }
+    snapshot = snapshot_of(stack_of(nodes, works, hardware={"cpu": shape, "gpu": shape | {"gpus": "1 x H100"}}), Placement())
+    counts = Counter({("w", "n1"): 2, ("w", "n2"): 2, ("w", "n3"): 1})
+    near = neighbourhood(snapshot, classify(snapshot), counts, snapshot.requests["whole"], 0)
+    assert near is not None and even(snapshot, counts)
+    one = replace(near, nodes=frozenset({"n3"}))
+    _, found, _ = attempt(snapshot, one, possible(snapshot), counts, True, Watch(), left=5.0)
+    assert even(snapshot, found), found
 
 
 def test_whose_coming_took_a_place_is_told_without_counting_other_racks() -> None:

@@ -15,7 +15,8 @@ def balance_holds(fleet: FleetModel) -> None:
         count_w,g ≤ min_h count_w,h + skew_w + top · all_ran[w,g],  x[w,n] + fixed_w,n ≤ ran_w,n for n ∈ g where all_ran[w,g]
 
     count_w,g = Σ_{n∈g} (x[w,n] + fixed_w,n). So what ran stays, and a group to which anything new comes is no fuller than the
-    skew allows. all_ran is a variable only where more than the skew ran in g. Which groups are compared: see `compared`.
+    skew allows. all_ran is a variable only where more than the skew ran in g. Which groups are compared: see `compared`. Where
+    nothing is decided about g, the others have no fewer than its new replicas allow.
     """
     for name in fleet.task.snapshot.evened:
         if name in fleet.by_request:
@@ -42,8 +43,11 @@ def _balanced(fleet: FleetModel, name: str) -> None:
         fewest = fleet.new(0, top, f"fewest[{name},{near}]", least)
         for terms, there in counts.values():
             fleet.model.add(fewest <= sum(terms) + there)
-        for place in (place for place in groups if place in inside):
-            _at_most(fleet, name, stands, place, inside[place], fewest)
+        for place in groups:
+            if place in inside:
+                _at_most(fleet, name, stands, place, inside[place], fewest)
+            elif place in stands.new:
+                fleet.model.add(fewest >= stands.there[place] - stands.group.skew)
 
 
 def _at_most(fleet: FleetModel, name: str, stands: Even, place: str, nodes: list[str], fewest: cp_model.IntVar) -> None:
