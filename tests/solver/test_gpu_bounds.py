@@ -6,7 +6,7 @@ import itertools
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import pytest
@@ -41,25 +41,25 @@ def held(snapshot: Snapshot, counts: Pairs, level: int) -> tuple[int, int]:
     return sum(size(request) * placed[request.name] for request in mine), sum(placed[request.name] for request in mine)
 
 
-def stops(snapshot: Snapshot, counts: Pairs, level: int) -> int:
-    """Replicas of one priority that ran and have no place."""
+def stops(snapshot: Snapshot, counts: Pairs, level: int) -> tuple[int, int]:
+    """Thousandths of GPUs and replicas of one priority that ran and have no place."""
     placed = by_workload(counts)
-    ran = {
-        n: min(len(ones), snapshot.requests[n].members)
-        for n, ones in snapshot.running.items()
-        if snapshot.requests[n].priority == level
-    }
-    return sum(max(0, count - placed[name]) for name, count in ran.items())
+    mine = [request for request in snapshot.requests.values() if request.priority == level]
+    gone = {one.name: max(0, min(len(snapshot.running.get(one.name, ())), one.members) - placed[one.name]) for one in mine}
+    return sum(size(one) * gone[one.name] for one in mine), sum(gone.values())
 
 
-def as_good(snapshot: Snapshot, counts: Pairs, other: Pairs, level: int) -> bool:
-    """Is no priority above `level` worse off in `other`, and nobody stopped of those of which nobody is in `counts`?"""
-    levels = [one for one in {request.priority for request in snapshot.requests.values()} if one >= level]
-    above = [one for one in levels if one > level]
-    held_too = all(
-        a >= b for one in above for a, b in zip(held(snapshot, other, one), held(snapshot, counts, one), strict=True)
-    )
-    return held_too and all(stops(snapshot, counts, one) or not stops(snapshot, other, one) for one in levels)
+def no_more(some: Iterable[int], others: Iterable[int]) -> bool:
+    """Is none of them larger?"""
+    return all(one <= other for one, other in zip(some, others, strict=True))
+
+
+def as_good(snapshot: Snapshot, counts: Pairs, other: Pairs, level: int, *, run: bool = True) -> bool:
+    """Is no priority above `level` worse off in `other`, and does no more stop of those and, if it is to `run`, of it?"""
+    above = [one for one in {request.priority for request in snapshot.requests.values()} if one > level]
+    levels = [*above, *([level] if run else [])]
+    held_too = all(no_more(held(snapshot, counts, one), held(snapshot, other, one)) for one in above)
+    return held_too and all(no_more(stops(snapshot, other, one), stops(snapshot, counts, one)) for one in levels)
 
 
 def check(change: bool, before: Stack, now: Stack) -> None:
@@ -128,6 +128,20 @@ def test_no_placement_exceeds_what_an_answer_says_of_a_change(drawn: Callable[[]
 
     on_random_fleets()
     assert told
+
+
+def test_where_one_stops_the_others_still_count_as_running() -> None:
+    """Of 8 GPUs 5 run on, and the 4 of another node that is lost have no place: no 8 that wait could have theirs."""
+    nodes = {"n1": {"hardware": "h100"}, "n2": {"hardware": "h100"}}
+    works = {"five": {"each": {"gpus": 5}}, "four": {"each": {"gpus": 4}}, "eight": {"each": {"gpus": 8}}}
+    ran = {name: one for name, one in works.items() if name != "eight"}
+    last = solve(stack_of(nodes, ran)).placement
+    (node,) = {one.node for one in last.allocations if one.workload == "five"}
+    now = stack_of({node: nodes[node]}, works)
+    snapshot = snapshot_of(now, last)
+    bounds = PriorityBounds(snapshot, possible(snapshot), TimeLimit(left=10.0), classify(snapshot))
+    assert bounds.of(PRIORITIES["normal"], Counter({("five", node): 1}), deep=False) == 5 * WHOLE
+    assert bounds.of(PRIORITIES["normal"], Counter({("eight", node): 1}), deep=False) == 8 * WHOLE
 
 
 @pytest.mark.parametrize("seed", range(6))

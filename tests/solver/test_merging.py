@@ -10,7 +10,7 @@ from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.bounds.gpu_bounds import NOBODY, beside, finer_bound, level_bounds
 from swarm_iac.solver.bounds.merging import merged
-from swarm_iac.solver.bounds.relaxation import WIDE, relaxation
+from swarm_iac.solver.bounds.relaxation import WIDE, Stand, relaxation
 from swarm_iac.solver.columns.problem import Cap, Kind, Problem, Shape
 from swarm_iac.solver.columns.whole_fleet import bound_of
 from swarm_iac.solver.explain.places.possible import possible
@@ -82,8 +82,8 @@ def test_caps_of_merged_shapes_are_added_up_at_the_least_gain() -> None:
     """A node of either shape carries no more than its own cap says, whichever of them it is."""
     kinds = (Kind(1, 9, 1, 1000, ()), Kind(1, 9, 2, 1000, ()))
     problem = Problem(kinds, (Shape(2, 8, (), (0, 1)), Shape(3, 8, (), (0,)), Shape(1, 4, (), (0, 1))), ())
-    small = merged(problem, (("a", "b"), ("c", "d", "e"), ("f",)), {(0, 1): 2})
-    assert small.of == (0, 0, 1) and small.nodes == (("a", "b", "c", "d", "e"), ("f",)) and small.stand == {(0, 0): 2}
+    small = merged(problem, (("a", "b"), ("c", "d", "e"), ("f",)), Stand({(0, 1): 2}))
+    assert small.of == (0, 0, 1) and small.nodes == (("a", "b", "c", "d", "e"), ("f",)) and small.stand.on == {(0, 0): 2}
     one, two, other = Cap(0, (3.0, 1.0), 16.0), Cap(1, (1.0, 5.0), 9.0), Cap(2, (2.0, 2.0), 4.0)
     assert small.caps([one, two, other]) == [Cap(0, (1.0, 1.0), 25.0), Cap(1, (2.0, 2.0), 4.0)]
     assert small.caps([one, other]) == [Cap(1, (2.0, 2.0), 4.0)]

@@ -44,13 +44,15 @@ def check(now: Stack, last: Placement) -> int:
         teams = within(snapshot, other)
         for level in {request.priority for request in snapshot.requests.values()}:
             above = all(no_worse(teams[one], reached[one]) for one in teams if one > level)
-            if not above or not as_good(snapshot, counts, other, level):
+            if not above or not as_good(snapshot, counts, other, level, run=False):
                 continue
+            run = as_good(snapshot, counts, other, level)
             due, (gpus, replicas) = teams.get(level, ()), held(snapshot, other, level)
             known = [found.due.get((level, depth), value) for depth, value in enumerate(due)]
             before = [no_worse(due[:depth], reached[level][:depth]) for depth in range(len(due))]
-            over = [depth for depth, value in enumerate(due) if before[depth] and value > known[depth]]
-            fair = no_worse(due, reached.get(level, ()))
+            first = run or now.solve.reclaim  # what teams are due comes before who runs, or after it
+            over = [depth for depth, value in enumerate(due) if first and before[depth] and value > known[depth]]
+            fair = run and no_worse(due, reached.get(level, ()))
             over_gpus = fair and gpus > found.own.get(level, gpus)
             more = fair and gpus >= held(snapshot, counts, level)[0] and replicas > found.replicas.get(level, replicas)
             assert not ((over or over_gpus or more) and accepted(now, last, other)), (level, over, more, found, other)

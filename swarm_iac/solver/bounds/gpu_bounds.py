@@ -7,7 +7,8 @@ single nodes (caps). Two programs of columns:
 together   max Σ_{w of p and above} gpus_w · placed_w                              whatever those above give up
 own        max Σ_{w of p} gpus_w · placed_w   with, for each priority q above p,
            Σ_{w of q} gpus_w · placed_w ≥ reached_q,  Σ_{w of q} placed_w ≥ replicas_q
-           placed_w ≥ running_w  for w of p and above, where nobody of that priority is stopped
+           placed_w ≥ running_w − stops_w  for w of p and above; stops_w: as many as could stop where no more
+                                           GPUs and replicas of its priority stop than in the placement
 
 The second is tried where the first leaves a gap. Each program holds one goal, so its values are within three decades.
 """
@@ -177,8 +178,9 @@ def finer_bound(
     plain = snapshot.shares is None and value is size  # without racks that is known
     for racks in (one for one, asked in ((True, binds(snapshot)), (False, not plain)) if asked):
         problem, groups, nodes, _, stand = beside(
-            snapshot, level, counts, possible, classified, value, held=held, teams=snapshot.shares is not None, racks=racks
-        )
+            snapshot, level, counts, possible, classified, value,
+            held=held, teams=snapshot.shares is not None, racks=racks, due=depth is not None,
+        )  # fmt: skip
         if racks and len(problem.kinds) * len(problem.shapes) > (WIDEST if _waits(snapshot) else WIDEST_OF_CHANGE):
             continue
         if not racks:
@@ -280,13 +282,15 @@ def beside(
     held: bool = False,
     teams: bool = False,
     racks: bool = False,
+    due: bool = False,
 ) -> tuple[Problem, list[list[WorkloadRequest]], tuple[tuple[str, ...], ...], list[tuple[int, Pattern]], Stand]:
     """The problem of a level, of which each replica gains `value`, beside those above it; the workloads of its kinds, the nodes
     of its shapes, columns in which it has an answer, and who stands where and would have to move: replicas of a kind on nodes
     of a shape.
 
     `held`: with as many GPUs of the level as in `counts`. `teams`: kinds are of one team, and shapes of one GPU model. `racks`:
-    the nodes of a shape are in one rack, with GPUs that are linked alike.
+    the nodes of a shape are in one rack, with GPUs that are linked alike. `due`: of what teams are due, which with
+    `solve.reclaim` comes before who of the level runs.
     """
     requests = [
         request
@@ -313,30 +317,41 @@ def beside(
         for each in ({k: size(groups[k][0]) for k in kinds}, dict.fromkeys(kinds, 1))[: 1 if higher == level else 2]:
             least = sum(amount * reached[k] for k, amount in each.items())
             rows.append(Row(-least, tuple((k, -amount) for k, amount in each.items() if amount)))
-    kept, stand = _kept(snapshot, requests, placed), Counter[tuple[int, int]]()
-    at_least = Counter[int]()
-    for name in kept:
-        if name in number:
-            at_least[number[name]] += max(0, _ran(snapshot, snapshot.requests[name]) - elsewhere[name])
-    rows += [Row(-least, ((k, -1),)) for k, least in sorted(at_least.items())]
+    lost, stand = _lost(snapshot, placed), Counter[tuple[int, int]]()
+    if due and snapshot.shares is not None and snapshot.shares.reclaim:
+        lost.pop(level, None)
+    for k, group in enumerate(groups):
+        if group[0].priority in lost:
+            ran = sum(max(0, _ran(snapshot, request) - elsewhere[request.name]) for request in group)
+            gpus, replicas = lost[group[0].priority]
+            rows.append(Row(min(replicas, gpus // size(group[0]) if group[0].gpus else replicas) - ran, ((k, -1),)))
     for a in classified.stay.values():
-        if a.workload not in kept or a.workload not in number or a.node not in shape:
+        if a.workload not in number or a.node not in shape or snapshot.requests[a.workload].priority not in lost:
             continue
         if open_to(snapshot.requests[a.workload], snapshot.nodes[a.node]):
             stand[number[a.workload], shape[a.node]] += 1
-    with_rows = Problem(problem.kinds, problem.shapes, problem.rows + tuple(row for row in rows if row.limit))
+    stops = [
+        (frozenset(k for k, group in enumerate(groups) if group[0].priority == one), replicas)
+        for one, (_, replicas) in lost.items()
+        if replicas
+    ]
+    with_rows = Problem(problem.kinds, problem.shapes, problem.rows + tuple(row for row in rows if row.limit < 0))
     columns = {(shape[node], tuple(sorted(kinds.items()))) for node, kinds in on.items()}
-    return with_rows, groups, nodes, sorted(columns), stand
+    return with_rows, groups, nodes, sorted(columns), Stand(stand, stops)
 
 
 def _ran(snapshot: Snapshot, request: WorkloadRequest) -> int:
     return min(len(snapshot.running.get(request.name, ())), request.members)
 
 
-def _kept(snapshot: Snapshot, requests: list[WorkloadRequest], placed: Counter[str]) -> frozenset[str]:
-    """Workloads of which as many run on as ran, with all others of their priority: that comes before what is new."""
-    stopped = {request.priority for request in snapshot.requests.values() if placed[request.name] < _ran(snapshot, request)}
-    return frozenset(request.name for request in requests if request.priority not in stopped and _ran(snapshot, request))
+def _lost(snapshot: Snapshot, placed: Counter[str]) -> dict[int, tuple[int, int]]:
+    """By priority, thousandths of GPUs and replicas that ran and have no place: that no more stops comes before what is new."""
+    found: dict[int, tuple[int, int]] = {}
+    for request in snapshot.requests.values():
+        gpus, replicas = found.get(request.priority, (0, 0))
+        stopped = max(0, _ran(snapshot, request) - placed[request.name])
+        found[request.priority] = gpus + size(request) * stopped, replicas + stopped
+    return found
 
 
 def _problem(

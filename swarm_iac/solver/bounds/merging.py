@@ -68,11 +68,11 @@ def merged(problem: Problem, nodes: Nodes, stand: Stand, apart: Sequence[Hashabl
     for limit, by_shape in sums:
         rows.append(Row(limit, (), tuple({of[h]: amounts for h, amounts in by_shape.items()}.items())))
     stands = Counter[tuple[int, int]]()
-    for (k, h), count in stand.items():
+    for (k, h), count in stand.on.items():
         stands[k, of[h]] += count
     names = tuple(tuple(name for h in range(len(of)) if of[h] == one for name in nodes[h]) for one in known.values())
     small = Problem(problem.kinds, shapes, tuple(rows))
-    return Merged(replace(small, rows=(*rows, *_tops(problem, small, of))), names, stands, of)
+    return Merged(replace(small, rows=(*rows, *_tops(problem, small, of))), names, replace(stand, on=stands), of)
 
 
 def _one(alike: Sequence[Shape]) -> Shape:

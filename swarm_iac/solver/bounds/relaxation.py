@@ -7,7 +7,8 @@
                                                                nodes. u(x) = x where (t+1)·x is whole, else ⌊(t+1)·x⌋ / t,
                                                                t = 1 … TURNS; with t = 1 what is over a half counts one
     Σ_h y[k,h] = Σ_w members_w · whole_w + single_k − off_k    gangs run whole or not at all; off: on nodes that are not here
-    Σ_{k,h} max(0, stand[k,h] − y[k,h]) ≤ moves                what runs there and may stay leaves it at the cost of a move
+    Σ_{k,h} max(0, stand[k,h] − y[k,h]) − Σ_p stops_p ≤ moves  what runs there and may stay leaves it at the cost of a move,
+                                                               or is one of so many of its priority that stop
     Σ_k gain_k · y[k,h] ≤ count_h · best_h(gain)               caps: what one node carries at most at the prices of columns
     every row of the problem                                   ceilings, racks that are alike, what others hold at least
 
@@ -47,8 +48,15 @@ WIDE, WIDEST = 25_000, 60_000
 LONG = 2_000
 
 
-#: Replicas of a kind that stand on nodes of a shape.
-Stand = Mapping[tuple[int, int], int]
+@dataclass(frozen=True)
+class Stand:
+    """`on`: replicas of a kind that stand on nodes of a shape. `stops`: of kinds together, how many of them may stop."""
+
+    on: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    stops: Sequence[tuple[frozenset[int], int]] = ()
+
+
+NOBODY_STANDS = Stand()
 
 
 @dataclass(frozen=True)
@@ -89,7 +97,7 @@ def relaxed_bound(
     problem: Problem,
     groups: list[list[WorkloadRequest]],
     stop: TimeLimit,
-    stand: Stand = MappingProxyType({}),
+    stand: Stand = NOBODY_STANDS,
     moves: int = 0,
     caps: Sequence[Cap] = (),
     elsewhere: Mapping[str, int] = MappingProxyType({}),
@@ -100,7 +108,7 @@ def relaxed_bound(
 ) -> int | None:
     """What no placement gains more than, or None where no solver knew, or where it would have more y than `widest`.
 
-    `groups`: the asks of each kind. `stand`: who runs on in any case, and may leave its shape in so many `moves`.
+    `groups`: the asks of each kind. `stand`: who runs on unless it stops, and may leave its shape in so many `moves`.
     `elsewhere`: how many of a workload may stay on nodes that the problem does not have. `parts`: what is gained, if not
     the values of kinds. `rules`: what it keeps besides. `part`: of the effort that is left, which it may take.
     """
@@ -128,7 +136,7 @@ def relaxed_bound(
 def relaxation(
     problem: Problem,
     groups: list[list[WorkloadRequest]],
-    stand: Stand = MappingProxyType({}),
+    stand: Stand = NOBODY_STANDS,
     moves: int = 0,
     caps: Sequence[Cap] = (),
     elsewhere: Mapping[str, int] = MappingProxyType({}),
@@ -156,17 +164,26 @@ def relaxation(
     for cap in caps:
         terms = [(y[k, cap.shape], math.floor(gain * FINE)) for k, gain in enumerate(cap.gains) if (k, cap.shape) in y]
         _at_most(model, terms, math.ceil(cap.limit * FINE + 1e-3))
-    away = []
-    for pair, count in stand.items():
-        away.append(model.new_int_var(0, count, ""))
-        model.add(away[-1] >= count - y.get(pair, 0))
-    if sum(stand.values()) > moves:
-        model.add(cp_model.LinearExpr.sum(away) <= moves)
+    _leave(model, y, stand, moves)
     for row in problem.rows:
         _row(model, y, row, len(problem.shapes))
     for rule in rules:
         rule(relaxed)
     return relaxed
+
+
+def _leave(model: cp_model.CpModel, y: dict[tuple[int, int], cp_model.IntVar], stand: Stand, moves: int) -> None:
+    """Who leaves its shape moves, or stops."""
+    if sum(stand.on.values()) <= moves + sum(count for _, count in stand.stops):
+        return
+    away = {pair: model.new_int_var(0, count, "") for pair, count in stand.on.items()}
+    for pair, var in away.items():
+        model.add(var >= stand.on[pair] - y.get(pair, 0))
+    stops = []
+    for kinds, count in stand.stops:
+        stops.append(model.new_int_var(0, count, ""))
+        model.add(stops[-1] <= cp_model.LinearExpr.sum([var for (k, _), var in away.items() if k in kinds]))
+    model.add(cp_model.LinearExpr.sum(list(away.values())) <= moves + cp_model.LinearExpr.sum(stops))
 
 
 def _variables(model: cp_model.CpModel, problem: Problem, stop: Callable[[], bool]) -> dict[tuple[int, int], cp_model.IntVar]:
