@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from swarm_iac.model.device import WHOLE, Device, gpu
+from swarm_iac.model.device import WHOLE, Device, gpu, instance
 from swarm_iac.model.gpus.links import Groups
+from swarm_iac.model.gpus.mig import profiles_of
+from swarm_iac.model.hardware import gpu_model
 from swarm_iac.model.place.groups import LEVELS
 from swarm_iac.model.stack import Stack
-from swarm_iac.model.state import AllocationState, BandwidthState, Desired, Observed
+from swarm_iac.model.state import AllocationState, BandwidthState, Desired, GpuFacts, Observed
 from swarm_iac.model.step import Verb
 from swarm_iac.plan.order.handover import order
 from swarm_iac.plan.state import cpulist, lending
@@ -50,6 +52,8 @@ def may_be_placed(stack: Stack, runs_as: str, node: str, around: Around = (), ca
     request, hardware = found.each.gpus, stack.hardware_of(node)
     memory = request.memory is None or request.memory <= hardware.gpu_memory
     if found.place.links and not hardware.linked(cards):
+        return False
+    if request.profile and request.profile not in hardware.profiles:
         return False
     return not request.count or (request.allows(hardware.gpus.model) and memory)
 
@@ -295,7 +299,14 @@ def _as(place: Machine, home: Machine, name: str, state: AllocationState, clears
     for device in (device for one in held.values() for device in one.gpus if device.index in left):
         left[device.index] -= WHOLE if device.profile else device.part  # of a card that is cut nobody has a part
     linked = place.wanted.hardware.nvlink if place.wanted.hardware else ()
-    gpus = None if any(one.profile for one in state.gpus) else _seated(state.gpus, left, linked)
+    profiles = {one.profile for one in state.gpus}
+    if profiles <= {""}:
+        gpus = _seated(state.gpus, left, linked)
+    elif name in home.new.allocations and profiles == {one.profile for one in home.new.allocations[name].gpus}:
+        cards = [card for card in seen.facts.gpus if card.index in left]
+        gpus = _cut(state.gpus, cards, [device for one in held.values() for device in one.gpus])
+    else:  # of another profile than the one that is wanted nobody has asked whether the cards there may be cut so
+        gpus = None
     disk = place.old.disk == place.new.disk != ""
     wire = place.old.interface == place.new.interface != ""
     if (
@@ -336,3 +347,23 @@ def _seated(devices: Collection[Device], left: dict[int, int], linked: Groups) -
         left[card] -= one.part
         found.append(gpu(card, one.part))
     return tuple(found)
+
+
+def _cut(devices: Collection[Device], cards: Iterable[GpuFacts], held: Iterable[Device]) -> tuple[Device, ...] | None:
+    """The same instances beside what is `held`, in free positions of cards that are cut already, else of empty ones."""
+    taken: dict[int, set[int]] = {}
+    for one in held:
+        taken.setdefault(one.index, set()).update(one.slices)
+    # An instance on a card where we hold nothing is a stranger's.
+    free = {card.index: card for card in cards if card.index in taken or not card.instances}
+    found = []
+    for one in devices:
+        profiles = ((card, profiles_of(gpu_model(facts.model), facts.memory).get(one.profile)) for card, facts in free.items())
+        places = (instance(card, its.name, start, its.size, its.of) for card, its in profiles if its for start in its.starts)
+        fitting = [place for place in places if not taken.get(place.index, set()) & set(place.slices)]
+        if not fitting:
+            return None
+        best = min(fitting, key=lambda place: (place.index not in taken, place.index, place.start))
+        taken.setdefault(best.index, set()).update(best.slices)
+        found.append(best)
+    return tuple(sorted(found))
