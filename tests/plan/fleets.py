@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
 from swarm_iac.model.base import with_values
-from swarm_iac.model.device import WHOLE, Device, gpu
+from swarm_iac.model.device import WHOLE, Device, gpu, instance
+from swarm_iac.model.gpus.mig import SLICES, profiles_of
 from swarm_iac.model.resources.table import COUNTED
 from swarm_iac.model.state import (
     AllocationState,
@@ -40,7 +42,12 @@ HANDOVER: dict[str, Handover] = {
 }  # fmt: skip
 #: Parts of a GPU, in thousandths, so that two or three of them fill a card.
 PARTS = (300, 500, 700)
-CARDS = tuple(GpuFacts(index=index, pci=f"0{index}", uuid=f"u{index}", model="H100", memory=1) for index in range(GPUS))
+#: So much memory has a card, and so it may be cut.
+CARD_MEMORY = 80 * 10**9
+PROFILES = profiles_of("H100", CARD_MEMORY)
+CARDS = tuple(
+    GpuFacts(index=index, pci=f"0{index}", uuid=f"u{index}", model="H100", memory=CARD_MEMORY) for index in range(GPUS)
+)
 FACTS = Facts(memory=MEMORY, cpus=CPUS, gpus=CARDS, disks={"/dev/vdb": DISK}, interfaces={"eth1": WIRE}, numa=NUMA)
 #: What is declared of n2, which has more, as of n3; of n1 nothing is.
 DECLARED = Declared(gpus=GPUS, gpu_model="H100", cpus=CPUS, memory=MEMORY, numa=len(NUMA))
@@ -130,15 +137,40 @@ def _own_watts(state: NodeState) -> int:
     return sum(gpu.power_w or 0 for gpu in state.gpus.values())
 
 
+@dataclass
+class _Card:
+    """What nobody has of a card: thousandths, and if it is cut the slices of its memory."""
+
+    room: int = WHOLE
+    slices: set[int] = field(default_factory=lambda: set(range(SLICES)))
+
+    def take(self, device: Device) -> None:
+        self.room = 0 if device.profile else self.room - device.part  # of a card that is cut nobody has a part
+        self.slices -= set(device.slices)
+
+
 @st.composite
-def _gpus(draw: st.DrawFn, left: dict[int, int]) -> tuple[Device, ...]:
-    """Up to two whole cards, the first or the last of those that nobody has, or a part of any that has as much left."""
-    part = draw(st.sampled_from([WHOLE, WHOLE, WHOLE, *PARTS]))
-    cards = [card for card, room in left.items() if room >= part]
-    count = draw(st.integers(0, 2)) if part == WHOLE else 1
+def _gpus(draw: st.DrawFn, left: dict[int, _Card]) -> tuple[Device, ...]:
+    """Up to two whole cards, the first or the last of those that nobody has, a part of any that has as much left, or up to two
+    MIG instances.
+    """
+    part = draw(st.sampled_from([WHOLE, WHOLE, WHOLE, *PARTS, *PROFILES]))
+    count = draw(st.integers(0, 2)) if part == WHOLE or part in PROFILES else 1
+    if isinstance(part, str):
+        its = PROFILES[part]
+        found = [instance(card, part, start, its.size, its.of) for card in left for start in its.starts]
+    else:
+        found = [gpu(card, part) for card, one in left.items() if one.room >= part]
     if draw(st.booleans()):
-        cards.reverse()
-    return tuple(sorted(gpu(card, part) for card in cards[:count]))
+        found.reverse()
+    taken: dict[int, set[int]] = {}
+    mine = []
+    for device in found:
+        one, also = left[device.index], taken.setdefault(device.index, set())
+        if len(mine) < count and (not device.profile or set(device.slices) <= one.slices - also):
+            also.update(device.slices)
+            mine.append(device)
+    return tuple(sorted(mine))
 
 
 @st.composite
@@ -152,7 +184,7 @@ def ceilings(draw: st.DrawFn, one: AllocationState) -> dict[str, int | None]:
 @st.composite
 def states(draw: st.DrawFn) -> dict[str, NodeState]:
     """Any feasible state: each allocation somewhere or nowhere, a gang whole or not at all; one CPU is never pinned."""
-    free = {name: dict.fromkeys(range(GPUS), WHOLE) for name in NODES}
+    free = {name: {card: _Card() for card in range(GPUS)} for name in NODES}
     cores = {name: set(range(1, CPUS)) for name in NODES}
     empty = NodeState(interface_bps=WIRE, disk="/dev/vdb")
     left = {name: {row.name: how.has(FACTS, empty, empty, DECLARED) for row, how in COUNTED if how.has} for name in NODES}
@@ -180,7 +212,7 @@ def states(draw: st.DrawFn) -> dict[str, NodeState]:
         if mems in halves[home]:
             halves[home][mems] -= sizes["memory"]
         for one in gpus:
-            free[home][one.index] -= one.part
+            free[home][one.index].take(one)
         cores[home] -= set(pins)
         one = allocation(name, tuple(gpus), pins, sizes["memory"], command, disk=sizes["storage"], out=out, mems=mems)
         one = with_values(one, {path: sizes[row] for row, path in OTHERS.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -89,11 +90,15 @@ class Fleet:
 
     def _one_owner(self, name: str) -> None:
         node = self.nodes[name]
-        held: dict[int, int] = {}
-        for state in node.allocations.values():
-            for gpu in state.gpus:
-                held[gpu.index] = held.get(gpu.index, 0) + gpu.part
-        assert not held or max(held.values()) <= 1000, f"{name}: {held} thousandths of a GPU are held"
+        held, cut = Counter[int](), Counter[tuple[int, int]]()
+        for gpu in (gpu for state in node.allocations.values() for gpu in state.gpus):
+            if gpu.profile:
+                cut.update((gpu.index, one) for one in gpu.slices)
+            else:
+                held[gpu.index] += gpu.part
+        assert max(held.values(), default=0) <= 1000, f"{name}: {held} thousandths of a GPU are held"
+        assert max(cut.values(), default=0) <= 1, f"{name}: MIG instances overlap"
+        assert not held.keys() & {card for card, _ in cut}, f"{name}: a card that is cut is held by others"
         running = [one.slice for one in node.allocations.values() if one.unit.active]
         for one in running:
             for other in running:
