@@ -258,3 +258,33 @@ def test_the_budget_of_moves_is_one_of_each_change(tmp_path: Path) -> None:
     assert swarm("solve", "lab", at=tmp_path).code == 0
     found = decided(tmp_path, (tmp_path / "stacks" / "lab.yaml").read_text()).placement
     assert {one.name: one.node for one in found.allocations} == {"hi-0": "n1", "lo-0": "n2"}
+
+
+#: `chat` does what it needs on three A100s and two H100s; with one H100 less it would need a sixth replica.
+NEEDS = """\
+fleet: lab
+teams:
+  t: {users: [ada, bo], limits: {gpus_by_model: {A100: 3}}}
+  s: {users: [cy]}
+hardware:
+  h: {gpus: 4 x H100, vcpus: 64, memory: 1 TB}
+  a: {gpus: 4 x A100, vcpus: 64, memory: 1 TB}
+prices: {H100: 3.00 EUR/h, A100: 1.00 EUR/h}
+nodes:
+  h-1: {hardware: h, ssh: "root@{name}"}
+  a-1: {hardware: a, ssh: "root@{name}"}
+workloads:
+  hold: {user: cy, priority: high, each: {gpus: 2 x H100}}
+  chat: {user: bo, needs: 90 req/s, speed: {H100: 40 req/s, A100: 16 req/s}, each: {gpus: 1}}
+  back: {user: cy, replicas: 2, each: {gpus: 1 x H100}}
+"""
+
+
+def test_a_cure_says_how_many_of_a_workload_with_needs_are_pending_in_the_variant_that_it_has_then(tmp_path: Path) -> None:
+    now = decided(tmp_path, NEEDS)
+    assert {one.workload: one.missing for one in now.placement.unplaced} == {"back": (0, 1)}
+    _, answer = why_text.explain(now, "back", TODAY, Following())
+    cure = next(fix for fix in answer.fixes if str(fix.edits[0]) == "workloads.back.priority=high")
+    then = suppose(now, edited(Loaded(now.written, now.source), cure.edits), today=TODAY)
+    (gone,) = then.placement.unplaced
+    assert cure.displaced == tuple(f"chat-{i}" for i in gone.missing) == ("chat-3", "chat-4", "chat-5")

@@ -10,25 +10,25 @@ from typing import Any
 
 from swarm_iac.cli.decisions import start_times
 from swarm_iac.cli.decisions.deciding import kept_of
+from swarm_iac.cli.decisions.in_variants import InVariants
 from swarm_iac.cli.terminal.progress import Following
 from swarm_iac.decision import Decision
 from swarm_iac.errors import Place, SwarmError
 from swarm_iac.model import power
-from swarm_iac.model.edit import Edit, as_yaml, changed, current
+from swarm_iac.model.edit import Edit, as_yaml, current
 from swarm_iac.model.placement import Allocation, Lighter, Reason
 from swarm_iac.model.resources.table import ceilings
 from swarm_iac.model.service import variants
-from swarm_iac.model.service.needs import derived, reached, written
+from swarm_iac.model.service.needs import reached
 from swarm_iac.model.service.speed import Rate
 from swarm_iac.model.workload import Workload
 from swarm_iac.plan.state.desired import handover
 from swarm_iac.plan.step_graph.actions import SERVES
 from swarm_iac.pluralize import pluralize
-from swarm_iac.solver import Explanation, Fix, Move, Watch, solve_declared, why
+from swarm_iac.solver import Explanation, Fix, Move, why
 from swarm_iac.solver.advice.earliest import Start
 from swarm_iac.solver.explain.move_causes import moved_for
 from swarm_iac.stackfile import Source
-from swarm_iac.stackfile.locks.finished import of_other
 from swarm_iac.stackfile.reading.messages import nearest
 
 #: Of what runs in a lighter variant, the reasons that the question about its first one does not find.
@@ -59,16 +59,11 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
     def tell(text: str) -> None:
         progress.phase(f"trying {text}")
 
-    tested: dict[tuple[Edit, ...], bool] = {}
-
-    def changes_it(fix: Fix) -> bool:
-        """Does it run in its first variant then? It has a place there, but what runs is not stopped for that."""
-        if fix.edits not in tested:
-            tested[fix.edits] = not watch.stopped and _preferred(decision, workload, fix, today, watch)
-        return tested[fix.edits]
+    chosen = InVariants(decision, workload, today, watch)
 
     def as_it_runs(answer: Explanation) -> Explanation:
         answer = _written(answer, decision, taken)
+        answer = answer.model_copy(update={"fixes": tuple(chosen.told(answer.fixes))})
         if placement is decision.placement:
             return answer
         for light in (one for one in decision.placement.lighter if one.workload == workload):
@@ -76,7 +71,7 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
             whole = tuple(reason for reason in light.reasons if reason.rule not in SAID)
             if all(reason.rule == "effort" for reason in answer.reasons):
                 answer = answer.model_copy(update={"reasons": whole})
-            answer = answer.model_copy(update={"fixes": tuple(filter(changes_it, answer.fixes))})
+            answer = answer.model_copy(update={"fixes": tuple(filter(chosen.preferred, answer.fixes))})
         # A workload that waits to grow is solved without its slot, and has not left it.
         moved = moved_for(decision.stack, decision.placement, workload, decision.last, today)
         return answer.model_copy(update={"moved": moved})
@@ -86,17 +81,6 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
 
     answer = why(stack, placement, workload, last=decision.last, today=today, tell=tell, so_far=so_far, watch=watch)
     return decision, as_it_runs(answer)
-
-
-def _preferred(decision: Decision, workload: str, fix: Fix, today: datetime.date, watch: Watch) -> bool:
-    """Does the workload run in its first variant with the edits of the stack file?"""
-    stack = written(decision.written)
-    for edit in fix.edits:
-        stack = changed(stack, edit)
-    stack = derived(stack)
-    last = of_other(decision.last, decision.written, stack)
-    _, found = solve_declared(stack, last, today=today, watch=watch)
-    return not any(one.workload == workload for one in (*found.placement.lighter, *found.placement.unplaced))
 
 
 def _written(answer: Explanation, decision: Decision, taken: Mapping[str, str]) -> Explanation:

@@ -11,7 +11,7 @@ by priority. Only so many solves as SEARCHES search. On a LARGE fleet an answer 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -87,27 +87,7 @@ class Bench:
         if self.watch.stopped or self._missing(found):
             return None
         was = tuple(current(self.stack, edit.path) for edit in edits)
-        return Fix(kind=kind, edits=edits, was=was, **self._price(stack, found))
-
-    def _price(self, stack: Stack, found: Solution) -> dict[str, Any]:
-        """What becomes of what runs, as `swarm up` would do it with the edits: what is decided may not be applied yet.
-
-        What stood on a machine that is given up is not stopped by anyone.
-        """
-        now = found.placement.by_name()
-        ran = {a.name: a for a in self.last.going() if a.node in stack.nodes and stack.nodes[a.node].state != "lost"}
-        moves = tuple(one for one in found.moves if one.target)
-        moved = {one.name for one in moves}
-        both = [(a, now[name]) for name, a in ran.items() if name in now and name not in moved]
-        return {
-            "moves": moves,
-            "restarts": tuple(was.name for was, to in both if was.gpus != to.gpus or not set(was.numa) <= set(to.numa)),
-            "stops": tuple(name for name in ran if name not in now),
-            "displaced": tuple(
-                a.name for a in self.placement.going()
-                if a.name not in now and a.name not in ran and a.workload != self.workload
-            ),
-        }  # fmt: skip
+        return Fix(kind=kind, edits=edits, was=was, **price(stack, found, self.placement, self.last, self.workload))
 
     def needed_moves(self, conflict: Conflict) -> int | None:
         """How many moves would free enough capacity, if there were no budget; None where moving does not help.
@@ -140,6 +120,35 @@ class Bench:
 
 
 _MOVING = Edit(path="solve.moves", value=ENDLESS_MOVES)
+
+
+def price(
+    stack: Stack, found: Solution, placement: Placement, last: Placement, workload: str, others: Set[str] = frozenset()
+) -> dict[str, Any]:
+    """What becomes of what runs, as `swarm up` would do it with the edits: what is decided may not be applied yet.
+
+    What stood on a machine that is given up is not stopped by anyone. `others`: who is in another variant than in `placement`,
+    and may have other replicas; which of them are pending is said by `found` alone.
+    """
+    now = found.placement.by_name()
+    ran = {a.name: a for a in last.going() if a.node in stack.nodes and stack.nodes[a.node].state != "lost"}
+    moves = tuple(one for one in found.moves if one.target)
+    moved = {one.name for one in moves}
+    both = [(a, now[name]) for name, a in ran.items() if name in now and name not in moved]
+    gone = [a.name for a in placement.going() if a.name not in now and a.workload not in {workload, *others}]
+    waited = {*_pending(placement)}
+    gone += [name for name in _pending(found.placement, others - {workload}) if name not in waited]
+    return {
+        "moves": moves,
+        "restarts": tuple(was.name for was, to in both if was.gpus != to.gpus or not set(was.numa) <= set(to.numa)),
+        "stops": tuple(name for name in ran if name not in now),
+        "displaced": tuple(name for name in gone if name not in ran),
+    }
+
+
+def _pending(placement: Placement, of: Set[str] | None = None) -> list[str]:
+    """The replicas without a place, of all workloads or of these."""
+    return [f"{one.workload}-{i}" for one in placement.unplaced if of is None or one.workload in of for i in one.missing]
 
 
 def fixes(
