@@ -288,3 +288,25 @@ def test_a_cure_says_how_many_of_a_workload_with_needs_are_pending_in_the_varian
     then = suppose(now, edited(Loaded(now.written, now.source), cure.edits), today=TODAY)
     (gone,) = then.placement.unplaced
     assert cure.displaced == tuple(f"chat-{i}" for i in gone.missing) == ("chat-3", "chat-4", "chat-5")
+
+
+@pytest.mark.parametrize("case", ["grows", "changes its variant"])
+def test_who_holds_what_replicas_lack_that_change_together_is_named(tmp_path: Path, case: str) -> None:
+    """One of the two would fit with four GPUs, and that is not enough."""
+    head = ROOM.replace("n[1-2]", "n1") + "  hold: {user: ada, priority: high, each: {gpus: 1}}\n"
+    small, large = "{each: {gpus: 3}}", "{each: {gpus: 4}}"
+    if case == "grows":
+        keep(decided(tmp_path, f"{head}  lo: {{user: bo, replicas: 2, {small[1:]}\n"))
+        now = decided(tmp_path, f"{head}  lo: {{user: bo, replicas: 2, {large[1:]}\n")
+    else:
+        forms = f"variants: {{large: {large}, small: {small}}}"
+        now = decided(tmp_path, f"{head}  lo: {{user: bo, replicas: 2, {forms}}}\n")
+    _, answer = why_text.explain(now, "lo", TODAY, Following())
+    verb = "grow" if case == "grows" else "change"
+    assert [one.text for one in answer.reasons] == [
+        "needs 4 GPUs on one node for each of 2 replicas; 1 fits",
+        f"all 2 replicas {verb} or none; 1 fits",
+        "hold (high, user ada) holds 1 GPU on n1",
+        "priority normal cannot preempt workloads of higher (high) priority",
+    ]
+    assert "workloads.hold.replicas=0" in [str(fix.edits[0]) for fix in answer.fixes]

@@ -27,6 +27,8 @@ from swarm_iac.plan.step_graph.actions import SERVES
 from swarm_iac.pluralize import pluralize
 from swarm_iac.solver import Explanation, Fix, Move, why
 from swarm_iac.solver.advice.earliest import Start
+from swarm_iac.solver.advice.fixes import first_of_each_kind
+from swarm_iac.solver.decide.declared import of_change
 from swarm_iac.solver.explain.move_causes import moved_for
 from swarm_iac.stackfile import Source
 from swarm_iac.stackfile.reading.messages import nearest
@@ -67,11 +69,12 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
         if placement is decision.placement:
             return answer
         for light in (one for one in decision.placement.lighter if one.workload == workload):
-            # Some replicas of its first variant would fit, so only that all do not is a reason.
             whole = tuple(reason for reason in light.reasons if reason.rule not in SAID)
-            if all(reason.rule == "effort" for reason in answer.reasons):
-                answer = answer.model_copy(update={"reasons": whole})
-            answer = answer.model_copy(update={"fixes": tuple(filter(chosen.preferred, answer.fixes))})
+            unknown = all(reason.rule == "effort" for reason in answer.reasons)
+            reasons = whole if unknown else tuple(map(of_change, answer.reasons))
+            fixes = tuple(filter(chosen.preferred, answer.fixes))
+            answer = answer.model_copy(update={"reasons": reasons, "fixes": fixes})
+        answer = answer.model_copy(update={"fixes": tuple(first_of_each_kind(answer.fixes))})
         # A workload that waits to grow is solved without its slot, and has not left it.
         moved = moved_for(decision.stack, decision.placement, workload, decision.last, today)
         return answer.model_copy(update={"moved": moved})
@@ -79,7 +82,14 @@ def explain(decision: Decision, workload: str, today: datetime.date, progress: F
     def so_far(answer: Explanation) -> None:
         progress.found((decision, as_it_runs(answer)))
 
-    answer = why(stack, placement, workload, last=decision.last, today=today, tell=tell, so_far=so_far, watch=watch)
+    # Some replicas of what grows or changes its variant may fit: then only that all do not is a reason.
+    grows = any(one.workload == workload for one in decision.placement.growing)
+    every = sum(one.workload == workload for one in decision.placement.going()) if grows else stack.workloads[workload].members
+    together = 0 if placement is decision.placement else every
+    answer = why(
+        stack, placement, workload,
+        last=decision.last, today=today, tell=tell, so_far=so_far, watch=watch, together=together,
+    )  # fmt: skip
     return decision, as_it_runs(answer)
 
 

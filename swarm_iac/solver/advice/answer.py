@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from dataclasses import replace
 
 from swarm_iac.model.placement import Placement, Reason
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver.advice.fixes import TINY, Bench, fixes
+from swarm_iac.solver.advice.fixes import MOST, TINY, TRIES, Bench, fixes
 from swarm_iac.solver.advice.runner_up import find_runner_up
+from swarm_iac.solver.decide.keep_size import of_replicas
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain import conflict, messages, of_links
 from swarm_iac.solver.explain.conflict import Causes, capacity_of
@@ -32,11 +34,14 @@ def why(
     so_far: Callable[[Explanation], None] = lambda answer: None,
     watch: Watch | None = None,
     tiny: int = TINY,
+    together: int = 0,
 ) -> Explanation:
     """The answer about one workload of `placement`, which was decided from `last` (else: it stands already).
 
     `tell` hears what is being tried, and `so_far` the answer as it grows. A watch that is stopped ends it with what is
-    known. `tiny`: see Bench. Raises KeyError for an unknown workload.
+    known. `tiny`: see Bench. `together`: so many of its replicas grow or none does, so that one has a place is not enough;
+    then all fixes that were found are in the answer, for some are none for what changes its variant. Raises KeyError for an
+    unknown workload.
     """
     watch = watch or Watch()
     snapshot = with_shares(snapshot_of(stack, placement, today))
@@ -64,10 +69,16 @@ def why(
     causes = Causes(capacity, None if last is None else lambda: snapshot_of(stack, last, today))
     seen = causes.seen(request)
     conflict = conflict_of(seen, request)
-    reasons = reasons_of(causes, request, conflict)
+    if together > 1 and not conflict.rules and not request.gang:
+        request = replace(request, gang=True, members=together, wanted=together)
+        seen = causes.seen(request)
+        conflict = conflict_of(seen, request)
+        reasons = tuple(of_replicas(one, workload) for one in reasons_of(causes, request, conflict))
+    else:
+        reasons = reasons_of(causes, request, conflict)
     answer = answer.model_copy(update={"reasons": reasons})
     so_far(answer)
-    bench = Bench(stack, placement, workload, before, today, tell, watch, tiny)
+    bench = Bench(stack, placement, workload, before, today, tell, watch, tiny, TRIES if together else MOST)
     moves = bench.needed_moves(conflict)
     if moves is not None and moves > stack.solve.moves and conflict.rules and request.members == request.wanted:
         answer = answer.model_copy(update={"reasons": (*reasons, messages.budget(snapshot, moves))})

@@ -11,7 +11,8 @@ by priority. Only so many solves as SEARCHES search. On a LARGE fleet an answer 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -57,8 +58,8 @@ CEILINGS = frozenset((*CEILING_RULES, *MODEL_RULES))
 class Bench:
     """One workload without a place, and what is needed to try a change. `last` is what a solve starts from.
 
-    `tell` hears what is tried. `tiny`: up to so many pairs (workload, node) every offer is searched. Once the watch is stopped
-    nothing more is found.
+    `tell` hears what is tried. `tiny`: up to so many pairs (workload, node) every offer is searched. `most`: so many of each
+    kind are an answer. Once the watch is stopped nothing more is found.
     """
 
     stack: Stack
@@ -69,6 +70,7 @@ class Bench:
     tell: Callable[[str], None] = lambda text: None
     watch: Watch = field(default_factory=Watch)
     tiny: int = TINY
+    most: int = MOST
 
     def __post_init__(self) -> None:
         self.pairs = len(self.stack.nodes) * len(self.stack.workloads)
@@ -161,7 +163,7 @@ def fixes(
     relaxations = _relaxations(bench, capacity, capacity.snapshot.requests[bench.workload], conflict)
     if moves is not None and moves > bench.stack.solve.moves:
         relaxations.append(Relaxation("move", Edit(path="solve.moves", value=moves), 100 * moves, True))
-    found = _Found(relaxations, so_far)
+    found = _Found(relaxations, so_far, bench.most)
     if bench.pairs <= bench.tiny:
         for kind in KINDS:
             for relaxation in found.of(kind)[:TRIES]:
@@ -172,6 +174,15 @@ def fixes(
         bench, found, Relaxations(bench.stack, capacity, capacity.snapshot.requests[bench.workload], bench.today), conflict
     )
     return found.shown() or _together(bench, relaxations)
+
+
+def first_of_each_kind(found: Iterable[Fix]) -> Iterator[Fix]:
+    """Those that are shown: so many of each kind."""
+    counts = Counter[str]()
+    for fix in found:
+        counts[fix.kind] += 1
+        if counts[fix.kind] <= MOST:
+            yield fix
 
 
 def _all_limits(bench: Bench, found: _Found, offers: Relaxations, conflict: Conflict) -> None:
@@ -187,8 +198,8 @@ def _all_limits(bench: Bench, found: _Found, offers: Relaxations, conflict: Conf
 class _Found:
     """The fixes so far, from relaxations in the order in which they are best tried."""
 
-    def __init__(self, relaxations: Sequence[Relaxation], so_far: Callable[[tuple[Fix, ...]], None]) -> None:
-        self.relaxations, self.so_far = relaxations, so_far
+    def __init__(self, relaxations: Sequence[Relaxation], so_far: Callable[[tuple[Fix, ...]], None], most: int) -> None:
+        self.relaxations, self.so_far, self.most = relaxations, so_far, most
         self.fixes: dict[Kind, list[tuple[int, Fix]]] = {kind: [] for kind in KINDS}
 
     def of(self, kind: Kind) -> list[Relaxation]:
@@ -210,7 +221,7 @@ class _Found:
         found: list[Fix] = []
         for made in self.fixes.values():
             made.sort(key=lambda one: (len(one[1].stops) + len(one[1].displaced), len(one[1].moves), one[0]))
-            found += [fix for _, fix in made[:MOST]]
+            found += [fix for _, fix in made[: self.most]]
         return tuple(found)
 
 

@@ -133,7 +133,7 @@ class Said:
         first = self.search.forms[name][0]
         asked = self.search.at(tuple(0 if one == name else at for one, at in zip(self.search.names, best.choice, strict=True)))
         found = beside(asked, best.stack, best.solution.placement, name, self.search.today, whole=True)
-        reasons = [] if found is None else [_of_change(one) for one in found.reasons]
+        reasons = [] if found is None else [of_change(one) for one in found.reasons]
         path = f"workloads.{name}.variants"
         if more := self._pending_without(best, name):
             alone = more == f"{name} {_PENDING}"
@@ -168,7 +168,7 @@ class Said:
 _PENDING = "would be pending"
 
 
-def _of_change(reason: Reason) -> Reason:
+def of_change(reason: Reason) -> Reason:
     """The reason of what grows, of replicas that change their variant together."""
     return reason.model_copy(update={"text": reason.text.replace("replicas grow or none", "replicas change or none")})
 

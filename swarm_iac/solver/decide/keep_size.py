@@ -228,11 +228,11 @@ def beside(
         return None
     reasons = causes.of(request)
     if stack.workloads[name].gang is None:
-        reasons = tuple(_of_replicas(one, name) for one in reasons)
+        reasons = tuple(of_replicas(one, name) for one in reasons)
     return Growing(workload=name, code=code(reasons), nodes=lacking(capacity, request), reasons=reasons)
 
 
-def _of_replicas(reason: Reason, name: str) -> Reason:
+def of_replicas(reason: Reason, name: str) -> Reason:
     """The reason of a gang, of replicas that grow together."""
     text = reason.text.replace("members run or none", "members grow or none").replace(" members", " replicas")
     path = f"workloads.{name}.replicas" if reason.rule == GANG else reason.path
