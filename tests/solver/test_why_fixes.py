@@ -147,3 +147,17 @@ def test_the_same_edits_in_another_order_are_no_other_fix() -> None:
     assert [len(fix.edits) for fix in fixes] and {fix.kind for fix in fixes} == {"together"}
     keys = [frozenset(edit.path for edit in fix.edits) for fix in fixes]
     assert len(keys) == len(set(keys))
+
+
+def test_a_smaller_mig_profile_that_is_free_is_offered_before_larger_ones_and_those_of_no_card_are_not() -> None:
+    """A card of 80 GB has no 3g.47gb, and 3g.40gb is as little free as what is asked for: 1g.20gb and 2g.20gb are."""
+    works = {
+        "old": {"each": {"gpus": "2 x H100/1g.10gb"}, "priority": "high"},
+        "half": {"each": {"gpus": "1 x H100/3g.40gb"}, "priority": "high"},
+        "w": {"each": {"gpus": "1 x H100/7g.80gb"}},
+    }
+    card = {"h": {"gpus": "1 x H100", "mig": True, "vcpus": 32, "memory": "256 GB"}}
+    stack = stack_of({"a": {"hardware": "h"}}, works, hardware=card)
+    fixes = why(stack, solve(stack).placement, "w").fixes
+    free = [str(fix.edits[0]) for fix in fixes if not fix.stops]
+    assert free == [f"workloads.w.each.gpus=1 x H100/{name}" for name in ("1g.20gb", "2g.20gb")]

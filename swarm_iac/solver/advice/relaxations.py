@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from swarm_iac.model.edit import Edit, changed
-from swarm_iac.model.gpus.mig import part_of, profile_names, profiles_of
+from swarm_iac.model.gpus.mig import part_of, profiles_of
 from swarm_iac.model.place.groups import AWAY_FROM, SITE_LINKS
 from swarm_iac.model.place.taints import ANY
 from swarm_iac.model.resources.row import Noun
@@ -22,6 +22,7 @@ from swarm_iac.solver.advice.more_skew import more_skew
 from swarm_iac.solver.advice.of_teams import of_teams
 from swarm_iac.solver.advice.offer import Relaxation
 from swarm_iac.solver.advice.power_limits import lower_limits, node_budgets
+from swarm_iac.solver.advice.smaller_instances import smaller_instances
 from swarm_iac.solver.advice.wider_links import wider_links
 from swarm_iac.solver.explain.conflict import GANG
 from swarm_iac.solver.explain.counting import CEILING_RULES, EVERY, STATES, TAINTS, Tally, on_node, reach
@@ -110,7 +111,7 @@ class Relaxations:
             yield self._request(*row.edit(workload, 0), 500)
             return
         if i == GPUS and self.request.profile:
-            yield from self._smaller_instances()
+            yield from smaller_instances(self.capacity, workload, self._request)
             return
         if i == GPUS and self.request.shared:
             yield from self._less_of_one()
@@ -133,19 +134,6 @@ class Relaxations:
         for value in sorted((value for value in rests if 0 < value < share), reverse=True)[:2]:
             key, written = row.edit(workload, value)
             yield self._request(key, written, 1000 * (share - value) // share)
-
-    def _smaller_instances(self) -> Iterator[Relaxation]:
-        """Fewer MIG instances, or of a smaller profile: the largest ones first."""
-        gpus = self.stack.workloads[self.request.name].each.gpus
-        model = str(gpus.model)
-        names = {name: part_of(model, name) for one in model.split("|")[:1] for name in profile_names(one)}
-        smaller = sorted((name for name, part in names.items() if 0 < part < gpus.part), key=lambda name: (-names[name], name))
-        for count, name in ((gpus.count // 2, gpus.profile), *((gpus.count, name) for name in smaller[:3])):
-            if count:
-                change = 1000 - 1000 * count * names[name] // (gpus.count * gpus.part)
-                keys = {"count": count, "model": model, "profile": name, "memory": gpus.memory and str(gpus.memory)}
-                table = {key: value for key, value in keys.items() if value is not None}
-                yield self._request("each.gpus", table if gpus.memory else f"{count} x {model}/{name}", change)
 
     def _where(self, rule: str) -> Iterator[Relaxation]:
         """Placement requirements that can be dropped."""
