@@ -161,3 +161,12 @@ def test_a_smaller_mig_profile_that_is_free_is_offered_before_larger_ones_and_th
     fixes = why(stack, solve(stack).placement, "w").fixes
     free = [str(fix.edits[0]) for fix in fixes if not fix.stops]
     assert free == [f"workloads.w.each.gpus=1 x H100/{name}" for name in ("1g.20gb", "2g.20gb")]
+
+
+def test_what_a_limit_leaves_is_offered_where_a_node_has_more() -> None:
+    works = {"old": {"each": {"vcpus": 10}, "priority": "high"}, "w": {"each": {"vcpus": 24}}}
+    stack = stack_of(
+        {"a": {"hardware": "h"}}, works, hardware={"h": {"vcpus": 32, "memory": "256 GB"}}, limits={"user": {"vcpus": 26}}
+    )
+    fixes = why(stack, solve(stack).placement, "w").fixes
+    assert "workloads.w.each.vcpus=16" in [str(fix.edits[0]) for fix in fixes]

@@ -35,6 +35,7 @@ from swarm_iac.solver.snapshot.from_stack import foes_of, request_of
 from swarm_iac.solver.snapshot.layout import (
     ALL_GPUS,
     BUDGETS,
+    COUNTED,
     GPUS,
     KEYS,
     MACHINE,
@@ -118,7 +119,10 @@ class Relaxations:
             return
         need, per = self.request.need[i], row.capacity.per if row.capacity else 1
         step = max(1, row.step(need * per) // per)
-        parts = {free[i] // k // step * step for free in self.capacity.free.values() for k in range(1, min(self.goal, 16) + 1)}
+        lefts = [free[i] for free in self.capacity.free.values()]
+        for j, used in self.request.uses:  # what fits a node may be more than a limit leaves
+            lefts += [self.capacity.scopes[one][j] * need // used for one in self.request.chain if COUNTED[j] is row]
+        parts = {left // k // step * step for left in lefts for k in range(1, min(self.goal, 16) + 1)}
         values = sorted(value for value in parts if 0 < value < need)
         best = largest(values, lambda value: self._fits(request=self._asking(row.edit(workload, value * per))))
         for value in dict.fromkeys((best, values[-1] if values else None)):
