@@ -92,3 +92,36 @@ def test_where_nothing_was_used_no_sum_of_nothing_is_shown(tmp_path: Path) -> No
     assert file.read_text() != text
     told = " ".join(swarm("shares", str(file), at=tmp_path).out.split())
     assert "vision: share 1 counts 1: `past_use` records no GPU-hours of these teams" in told and "0 of 0" not in told
+
+
+def test_what_limits_allow_is_said_beside_what_a_team_asks_for(tmp_path: Path) -> None:
+    """20 within the limit of 14 of the team around two; of one of them 12, of which its user may have 9."""
+    file = tmp_path / "stack.yaml"
+    file.write_text(
+        """\
+fleet: lab
+teams:
+  science: {limits: {gpus: 14}, share: 2}
+  vision: {users: [ada], parent: science}
+  speech: {users: [bo], parent: science}
+  product: {users: [cy], share: 1}
+limits: {except: [{user: ada, gpus: 9, until: 2099-01-01, reason: x}]}
+hardware: {h: {gpus: 8 x H100, vcpus: 64, memory: 512 GB}}
+nodes: {"g-[1-3]": {hardware: h, ssh: "root@{name}"}}
+workloads:
+  v: {user: ada, replicas: 6, each: {gpus: 1}}
+  w: {user: ada, replicas: 6, each: {gpus: 1}}
+  s: {user: bo, replicas: 8, each: {gpus: 1}}
+  p: {user: cy, replicas: 4, each: {gpus: 1}}
+"""
+    )
+    told = [" ".join(line.split()) for line in swarm("shares", str(file), at=tmp_path).out.splitlines()]
+    assert "science: share 2, asks for 20 (limits allow 14)" in told
+    assert any("product 4 (all that it asks for) + science 14 (all that limits allow it)" in line for line in told), told
+    found = {one["team"]: one for one in json.loads(swarm("shares", str(file), "--json", at=tmp_path).out)["teams"]}
+    assert {name: (one["asks"], one["allowed"], one["due"]) for name, one in found.items()} == {
+        "science": (20_000, 14_000, 14_000),
+        "vision": (12_000, 9_000, 7_000),
+        "speech": (8_000, 8_000, 7_000),
+        "product": (4_000, 4_000, 4_000),
+    }

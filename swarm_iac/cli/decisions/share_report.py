@@ -77,7 +77,7 @@ def _step(found: Report, step: Division) -> Iterator[str]:
     for one in (one for one in step.filled.claims if one.share):
         floor = f", has {found.number(one.floor)} already" if one.floor else ""
         weight = f"guarantee {found.number(one.share)}" if step.kind == "guarantee" else _share(found, step, one)
-        yield f"  {one.team}: {weight}, asks for {found.number(one.wants)}{floor}"
+        yield f"  {one.team}: {weight}, asks for {_asks(found, one.wants, _allowed(found, step.priority, one.team))}{floor}"
     for each in step.filled.rounds:
         yield f"  {_round(found, step, each)}"
     if any(value != step.filled.due[team] for team, value in step.filled.exact.items()):
@@ -101,7 +101,7 @@ def _share(found: Report, step: Division, one: Claim) -> str:
 def _round(found: Report, step: Division, each: Round) -> str:
     claims = {one.team: one for one in step.filled.claims if one.share}
     teams = [team for team in each.teams if team in claims]
-    parts = " + ".join(_part(found, claims[team], step.filled.exact[team], each.height) for team in teams)
+    parts = " + ".join(_part(found, step, claims[team], each.height) for team in teams)
     total = f" = {found.number(sum(step.filled.exact[team] for team in teams))}" if len(teams) > 1 else ""
     if each.height is None:
         return f"as much as each can have: {parts}{total}"
@@ -112,14 +112,25 @@ def _round(found: Report, step: Division, each: Round) -> str:
     return f"{per} {of}: {parts}{total}{where}"
 
 
-def _part(found: Report, one: Claim, exact: Fraction, height: Fraction | None) -> str:
+def _part(found: Report, step: Division, one: Claim, height: Fraction | None) -> str:
     """What a team gets, and why that is not its height times its share."""
-    why = ""
+    why, exact = "", step.filled.exact[one.team]
     if height is None or exact < height * one.share:
-        why = " (all that it asks for)" if exact >= one.wants else " (all that there is for it)"
+        most = _allowed(found, step.priority, one.team)
+        rest = "all that limits allow it" if exact >= most else "all that there is for it"
+        why = f" ({'all that it asks for' if exact >= one.wants else rest})"
     elif exact > height * one.share:
         why = " (has that already)"
     return f"{one.team} {found.number(exact)}{why}"
+
+
+def _allowed(found: Report, priority: int, team: str) -> int:
+    return found.worked.allowed[priority].get(team, 0)
+
+
+def _asks(found: Report, wants: int, most: int) -> str:
+    """`16`, or `16 (limits allow 14)`: what is due is never more."""
+    return f"{found.number(wants)} (limits allow {found.number(most)})" if most < wants else found.number(wants)
 
 
 def _pool(found: Report, pools: Iterable[str]) -> str:
@@ -149,24 +160,28 @@ def cells(found: Report) -> Iterator[tuple[str, ...]]:
     """One row for each team, one inside the other, over all priorities."""
     for row in rows(found):
         depth = row["depth"]
-        numbers = (found.number(row[key]) if row[key] else "-" for key in ("guarantee", "asks", "due", "holds", "lent", "owed"))
-        yield ("  " * depth + row["team"], str(row["share"]), *numbers)
+        share, asks = str(row["share"]), _asks(found, row["asks"], row["allowed"]) if row["asks"] else "-"
+        due, holds, lent, owed = (found.number(row[key]) if row[key] else "-" for key in ("due", "holds", "lent", "owed"))
+        guarantee = found.number(row["guarantee"]) if row["guarantee"] else "-"
+        yield ("  " * depth + row["team"], share, guarantee, asks, due, holds, lent, owed)
 
 
 def rows(found: Report) -> list[dict[str, Any]]:
     """The same as data; amounts in thousandths of GPUs (times `Report.one`).
 
-    `lent`: beyond what is due; `owed`: asked for and due, and not held.
+    `allowed`: what limits let it have of what it asks for; `lent`: beyond what is due; `owed`: asked for and due, and not held.
     """
     lowest = min(found.worked.entitlements.due, default=0)
     due, held = found.worked.entitlements.due.get(lowest, {}), found.held.get(lowest, {})
-    wants, seen, told = found.worked.wants.get(lowest, {}), dict[str, int](), list[dict[str, Any]]()
+    wants, within = found.worked.wants.get(lowest, {}), found.worked.allowed.get(lowest, {})
+    seen, told = dict[str, int](), list[dict[str, Any]]()
     for line in sorted(found.worked.entitlements.lines.values()):
         for depth, team in enumerate(line):
             seen.setdefault(team, depth)
     for team, depth in seen.items():
         row = {"team": team, "depth": depth, "share": share_of(found.stack, team)}
         row |= {"guarantee": found.worked.entitlements.guarantees.get(team, 0), "asks": wants.get(team, 0)}
+        row["allowed"] = within.get(team, 0)
         has, most = held.get(team, 0), due.get(team, 0)
         told.append(row | {"due": most, "holds": has, "lent": max(0, has - most), "owed": max(0, most - has)})
     return told

@@ -21,7 +21,7 @@ from swarm_iac.model.gpus.past_use import counted
 from swarm_iac.model.gpus.worth import Weights, weights
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.shares.filling import Claim, Divided, Filling
-from swarm_iac.solver.shares.network import FlowNetwork, GpuDemand, Supply
+from swarm_iac.solver.shares.network import FlowNetwork, GpuDemand, Supply, allowed
 from swarm_iac.solver.snapshot.entitlements import Entitlements
 from swarm_iac.solver.snapshot.layout import ALL_GPUS, GPUS
 from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, NodeCapacity, Snapshot, WorkloadRequest, of_team, of_user
@@ -49,6 +49,7 @@ class Worked:
     supply: Supply
     models: Mapping[str, Counter[str]]  # of each pool, GPUs by model
     wants: Mapping[int, Mapping[str, int]]  # by priority, what each team asks for of it and above
+    allowed: Mapping[int, Mapping[str, int]]  # the same, no more of it than limits let the team have
 
 
 def own(team: str) -> str:
@@ -67,17 +68,18 @@ def entitled(snapshot: Snapshot, possible: Mapping[str, int]) -> Worked:
     inside = _inside(lines)
     due: dict[int, dict[str, int]] = {}
     wants: dict[int, dict[str, int]] = {}
+    within: dict[int, dict[str, int]] = {}
     steps: list[Division] = []
     above: dict[str, int] = {}
     for priority in sorted({request.priority for request in snapshot.requests.values()}, reverse=True):
         requests = _requests(snapshot, lines, pools, supply, possible, priority)
-        wants[priority] = _wants(requests)
+        wants[priority], within[priority] = _wants(requests), allowed(requests, supply)
         filling = Filling(FlowNetwork(requests, supply, above), unit)
         tree = _Tree(filling, stack, inside, guarantees, wants[priority], above, priority)
         above = due[priority] = tree.filled()
         steps += tree.steps
     entitlements = Entitlements(lines, due, guarantees, stack.solve.reclaim, counted)
-    return Worked(entitlements, tuple(steps), supply, models, wants)
+    return Worked(entitlements, tuple(steps), supply, models, wants, within)
 
 
 def shared(snapshot: Snapshot, possible: Mapping[str, int]) -> Snapshot:

@@ -11,7 +11,7 @@ integers: thousandths of a GPU times a scale, and where models are worth more or
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -46,6 +46,28 @@ class Supply:
             take = min(milli, self.pools[pool] // least)
             found, milli = found + take * least, milli - take
         return found + milli * least
+
+
+def allowed(requests: tuple[GpuDemand, ...], supply: Supply) -> dict[str, int]:
+    """What limits let each team have of what it asks for: those of its users, its own, and of the teams inside and around it.
+
+    allowed_t = min(limit_t, Σ allowed of its users and of the teams inside it);  of each team inside no more than of the one
+    around it, and of none more than of the cluster
+    """
+    asked, lines = Counter[str](), {one.user: one.line for one in requests}
+    for one in requests:
+        asked[one.user] += one.wants
+    found = Counter[tuple[str, ...]]()
+    for user, most in asked.items():
+        found[lines[user]] += min(most, supply.users.get(user, most))
+    for depth in range(max(map(len, found), default=0), 0, -1):
+        for line in [line for line in found if len(line) == depth]:
+            found[line] = min(found[line], supply.teams.get(line[-1], ENDLESS))
+            if line[:-1]:
+                found[line[:-1]] += found[line]
+    for line in sorted(found, key=len):
+        found[line] = min(found[line], found[line[:-1]] if line[:-1] else supply.cluster)
+    return {line[-1]: most for line, most in found.items()}
 
 
 @dataclass(frozen=True)
