@@ -371,3 +371,27 @@ def test_nothing_stops_for_an_equal_from_a_drained_node(answer: Callable[[Stack,
     solution = answer(stack_of(drained, jobs, teams=teams, solve={"reclaim": True}), last)
     assert [one.workload for one in solution.placement.allocations] == ["stays"]
     assert [one.workload for one in solution.placement.unplaced] == ["leaves"]
+
+
+def test_of_teams_inside_each_other_those_are_named_that_keep_it_out() -> None:
+    """The team around both has all that it is due; what one of them lacks, the other one holds."""
+    teams = {
+        "science": {"share": 1}, "vision": {"users": ["ada"], "parent": "science"},
+        "speech": {"users": ["bo"], "parent": "science"}, "product": {"users": ["cy"], "share": 1},
+    }  # fmt: skip
+    v, s, p = ({"user": user, "replicas": 4, "each": {"gpus": 1}} for user in ("ada", "bo", "cy"))
+
+    def of_shares(last: dict[str, Any], **works: Any) -> dict[str, list[str]]:
+        before = solve(stack_of({"a": {}}, last, teams=teams)).placement if last else Placement()
+        gone = solve(stack_of({"a": {}}, works, teams=teams), before).placement.unplaced
+        return {one.workload: [reason.text for reason in one.reasons if reason.rule == "share"] for one in gone}
+
+    found = of_shares({"v": v, "p": p}, v=v, p=p, s=s)
+    assert found["s"] == [
+        "team speech holds 0 GPUs and is due 2; the rest is lent to team vision (4, due 2); what is lent is not called "
+        "back while it runs (`solve.reclaim: false`)"
+    ]
+    found = of_shares({}, v=v, p=p | {"replicas": 5}, s=s)
+    outer = "team science holds 4 GPUs and is due 4; beside it team product (4, due 4)"
+    assert found["v"] == ["team vision holds 2 GPUs and is due 2; beside it team speech (2, due 2)", outer]
+    assert found["p"] == ["team product holds 4 GPUs and is due 4; beside it team science (4, due 4)"]

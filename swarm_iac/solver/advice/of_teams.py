@@ -16,8 +16,8 @@ from swarm_iac.solver.snapshot.value import size
 def of_teams(capacity: FreeCapacity, request: WorkloadRequest, goal: int) -> Iterator[Relaxation]:
     """`solve.reclaim`, where something is lent; lower guarantees, for all `goal` replicas that are missing, or for one."""
     teams, stack = TeamsBeside(capacity), capacity.snapshot.stack
-    reason = teams.reason(request)
-    if reason is not None and reason.path == "solve.reclaim" and not stack.solve.reclaim:
+    lent = any(reason.path == "solve.reclaim" for reason in teams.reasons(request))
+    if lent and not stack.solve.reclaim:
         yield Relaxation("limit", Edit(path="solve.reclaim", value="true"), 1500, whole=False)
     for team in sorted({*teams.guaranteed(request).values()}):
         most = int(stack.teams[team].guarantee.gpus)

@@ -202,11 +202,11 @@ class Causes:
         """What the shares of teams have to do with a conflict: if it is about GPUs, and other teams hold those."""
         if self.capacity.snapshot.shares is None or GPU_RULES.isdisjoint(rules):
             return ()
-        reason = self._teams.reason(request)
-        if reason is None:
+        reasons = self._teams.reasons(request)
+        if not reasons:
             return ()
         alone = self._teams.without_others(self.seen(request), request)
-        return () if forbidden(alone, request, {*rules, *(one.name for one in FIT)}) else (reason,)
+        return () if forbidden(alone, request, {*rules, *(one.name for one in FIT)}) else reasons
 
     def _immovable(self, capacity: FreeCapacity, request: WorkloadRequest) -> tuple[Reason, ...]:
         """The fewest of those that are not moved without whom there would be a place, if there are any."""

@@ -54,21 +54,24 @@ class TeamsBeside:
             self._capacity.snapshot, Pairs({(name, node): count for name, nodes in counts for node, count in nodes.items()})
         )
 
-    def reason(self, request: WorkloadRequest) -> Reason | None:
+    def reasons(self, request: WorkloadRequest) -> tuple[Reason, ...]:
         """What its team holds, what it is due, and who holds the rest, for one that finds no GPUs.
 
-        None where that has no part in it: another priority holds the GPUs, or nobody of another team.
+        Of teams inside each other each has to have all that it is due, the innermost first: one with less is kept out by those
+        alone to whom the rest is lent, for what it gets of them is no more for the team around it. None where no team has a
+        part in it: another priority holds the GPUs, or nobody of another team.
         """
         snapshot = self._capacity.snapshot
         if snapshot.shares is None or not size(request):
-            return None
+            return ()
         held, due = self._held[request.priority], snapshot.shares.due[request.priority]
         line = snapshot.shares.lines[request.user]
         weights = snapshot.shares.weights
         fit = [host.name for host in snapshot.nodes.values() if weights.nodes and suits(request, host)]
         least = size(request) * weights.lowest(fit)
         there = self._where_it_would_be(request)
-        for depth, team in enumerate(line):
+        found: list[tuple[bool, Reason]] = []
+        for depth, team in reversed([*enumerate(line)]):
             others = [other for other in _beside(snapshot, line, depth) if held[other]]
             if not others:
                 continue
@@ -79,15 +82,17 @@ class TeamsBeside:
                 much = "the rest" if over >= rest else f"{_count(snapshot, over)} of the rest"
                 text = f"{text}; {much} is lent to {_others(snapshot, lent, held, due)}"
                 if not any(there[other] for other in lent):  # nothing of it runs yet
-                    return Reason(rule=RULE, text=text, path=_path(snapshot, team))
+                    return (Reason(rule=RULE, text=text, path=_path(snapshot, team)),)
                 if not snapshot.shares.reclaim:
                     text += "; what is lent is not called back while it runs (`solve.reclaim: false`)"
-                return Reason(rule=RULE, text=text, path="solve.reclaim")
+                return (Reason(rule=RULE, text=text, path="solve.reclaim"),)
             if held[team] + least > due[team]:
-                owed = [other for other in others if held[other] <= due[other]]
+                owed = [other for other in others if held[other] <= due[other]] or lent
                 more = f"; beside it {_others(snapshot, owed, held, due)}" if owed else ""
-                return Reason(rule=RULE, text=text + more + _past(snapshot, line, depth), path=_path(snapshot, team))
-        return None
+                one = Reason(rule=RULE, text=text + more + _past(snapshot, line, depth), path=_path(snapshot, team))
+                found.append((any(other in there for other in others), one))
+        # Who holds GPUs on other nodes alone is in its way only by a limit that both are under.
+        return tuple(one for here, one in found if here or not any(here for here, _ in found))
 
     def _where_it_would_be(self, request: WorkloadRequest) -> dict[str, bool]:
         """The teams that hold GPUs on nodes on which it could be, and whether any of what holds them runs."""
