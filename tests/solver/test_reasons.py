@@ -418,3 +418,32 @@ def test_without_the_cause_the_effect_goes(seed: int) -> None:
     false = [(*where, one["kind"], one["subject"], one["text"]) for *where, one in said if not one["held"]]
     assert len(said) > 100
     assert len(false) <= len(said) / 500, false
+
+
+def test_what_goes_with_some_of_the_reasons_is_said_once_after_those(tmp_path: Path) -> None:
+    """On a and b another one keeps it off the site, whatever it gives up; c is in another site, and drained."""
+    text = (
+        HEAD
+        + USERS
+        + """\
+hardware:
+  h: {vcpus: 100, memory: 1000 GB}
+sites: {x: {}, y: {}}
+nodes:
+  a: {hardware: h, ssh: root@a, site: x}
+  b: {hardware: h, ssh: root@b, site: x, taints: {gold: "1"}}
+  c: {hardware: h, ssh: root@c, site: y, state: drain}
+workloads:
+  p: {user: bo, priority: high, each: {vcpus: 90}}
+  w: {user: ada, each: {vcpus: 20}, place: {away_from: {site: [p]}}}
+"""
+    )
+    one = pending(tmp_path, text)
+    assert texts(one) == [
+        "taints keep it off nodes: gold: 1 on 1 of 3 nodes (workloads.w.place.tolerate)",
+        "needs 20 vCPUs on one node; of those that are ready and whose taints it tolerates the most that is free is 10 on a "
+        "(workloads.w.each.vcpus)",
+        "besides each of these, kept away from p: each site with capacity has a replica of it (workloads.w.place.away_from)",
+        "nothing new may go to c (drain) (nodes.c.state)",
+    ]
+    assert [reason.besides for reason in one.reasons] == ["", "", "each", ""]

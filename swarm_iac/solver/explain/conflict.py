@@ -312,12 +312,8 @@ class Causes:
 def _renamed(name: str, reasons: tuple[Reason, ...], other: str) -> tuple[Reason, ...]:
     """The reasons of one workload, as those of another that is like it."""
     own, its = f"workloads.{name}", f"workloads.{other}"
-    return tuple(
-        one.model_copy(update={"path": its + one.path[len(own) :]})
-        if one.path == own or one.path.startswith(f"{own}.")
-        else one
-        for one in reasons
-    )
+    mine = {one for one in reasons if one.path == own or one.path.startswith(f"{own}.")}
+    return tuple(one.model_copy(update={"path": its + one.path[len(own) :]}) if one in mine else one for one in reasons)
 
 
 def _reasons(ruled: Ruled, rules: tuple[str, ...], *, lower: str) -> tuple[Reason, ...]:
@@ -346,17 +342,18 @@ def reasons_for(
     capacity: FreeCapacity, request: WorkloadRequest, rules: tuple[str, ...], *, lower: str, ruled: Ruled | None = None
 ) -> tuple[Reason, ...]:
     """A conflict in words, each rule with what has to go with it. `lower`: see `Causes.left_out`."""
-    found: list[Reason] = []
     out = besides(ruled or Ruled(capacity, request), rules)
     also = {rule: tuple(o for o in others if not _same(o, (rule, *others))) for rule, others in out.items()}
     every = (
         {one for one in _rules(request) - {GANG} if all(one in others for others in also.values())} if len(rules) > 1 else set()
     )
+    parts: list[tuple[Reason, list[Reason]]] = []
     for rule in rules:
-        found.append(forbids(capacity, request, rule, frozenset(rules), lower=lower))
+        first = forbids(capacity, request, rule, frozenset(rules), lower=lower)
         core = _rules(request) - set(out[rule]) - {rule}  # what is told with another rule has to go as well
         told = [_beside(capacity, request, o, core, lower=lower) for o in also[rule] if o not in every]
-        found += [_besides(one, "one") for one in _once(told, found[-1])]
+        parts.append((first, _once(told, first)))
+    found = _with_some(parts)
     gone = {one for one in _rules(request) - {GANG} if all(one in others for others in out.values())} if every else every
     core = _rules(request) - gone - frozenset(rules)
     shared = [one for one in reversed(ORDER) if one in every]
@@ -364,6 +361,19 @@ def reasons_for(
         *found,
         *(_besides(one, "each") for one in _once([_beside(capacity, request, o, core, lower=lower) for o in shared])),
     )
+
+
+def _with_some(parts: list[tuple[Reason, list[Reason]]]) -> list[Reason]:
+    """Each reason with what has to go with it. What has to go with several of them, those come first with that, said once."""
+    told = Counter(one for _, others in parts for one in others)
+    most = max(told, key=lambda one: told[one], default=None)
+    some = [part for part in parts if most in part[1]] if most and told[most] > 1 else []
+    shared = [one for one in some[0][1] if all((one in part[1]) == (part in some) for part in parts)] if some else []
+    found: list[Reason] = []
+    for n, (first, others) in enumerate((*some, *(part for part in parts if part not in some)), 1):
+        found += (first, *(_besides(one, "one") for one in others if one not in shared))
+        found += [_besides(one, "each") for one in shared if n == len(some)]
+    return found
 
 
 def _once(reasons: Iterable[Reason], *before: Reason) -> list[Reason]:

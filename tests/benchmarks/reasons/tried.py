@@ -87,7 +87,7 @@ class Decided:
                 yield Said(f"{kind}: share", one.workload, reason.text, self._shared(kind, one, reason.text))
             elif not reason.besides:
                 those = [reason, *itertools.takewhile(lambda other: other.besides == "one", one.reasons[i + 1 :])]
-                those += [other for other in one.reasons if other.besides == "each"]
+                those += [other for other in one.reasons[i + 1 :] if other.besides == "each"]
                 held = bool(reason.text) and self._gains(kind, one.workload, those)
                 yield Said(f"{kind}: {reason.rule}", one.workload, " + ".join(each.text for each in those), held)
             if "the most that is free" in reason.text:
