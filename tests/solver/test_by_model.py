@@ -202,3 +202,16 @@ def test_a_limit_that_cannot_bind_is_left_out() -> None:
 def test_who_names_no_model_is_no_part_of_it_where_no_limit_names_one() -> None:
     snapshot = snapshot_of(stack_of(NODES, {"w": {"replicas": 2, "each": {"gpus": 4}}}), Placement())
     assert not snapshot.models and snapshot.requests["w"].models == ()
+
+
+def test_a_node_without_gpus_is_not_said_to_lack_a_model() -> None:
+    """The limit keeps it off the H100s; the other node has no GPU of any model."""
+    jobs = {"one": {"priority": "high", "each": {"gpus": "4 x H100"}}, "w": {"each": {"gpus": "2 x H100"}}}
+    nodes = {"a": {"hardware": "h100"}, "b": {"hardware": "cpu"}}
+    limits = LIMITS | {"user": {"gpus_by_model": {"H100": 4}}}
+    (gone,) = solve(stack_of(nodes, jobs, limits=limits)).placement.unplaced
+    assert [one.text for one in gone.reasons if not one.besides] == [
+        "needs H100, and 1 of 2 nodes has no GPUs", "needs 2 GPUs; user ada has 0 left of 4 on H100",
+    ]  # fmt: skip
+    (gone,) = solve(stack_of(nodes | {"c": {"hardware": "l40s"}}, jobs, limits=limits)).placement.unplaced
+    assert gone.reasons[0].text == "needs H100, which the nodes that would do have not"

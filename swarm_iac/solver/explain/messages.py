@@ -37,7 +37,7 @@ from swarm_iac.solver.snapshot.layout import (
 )
 from swarm_iac.solver.snapshot.scopes import excepted
 from swarm_iac.solver.snapshot.snapshot import CLUSTER, NodeCapacity, Over, Snapshot, WorkloadRequest, of_model
-from swarm_iac.solver.snapshot.suitability import FIT
+from swarm_iac.solver.snapshot.suitability import FIT, gpu_model_matches
 from swarm_iac.units import GpuCount, Watts
 
 #: So many of those who hold something of a team's limit are named.
@@ -74,9 +74,20 @@ def _forbids(capacity: FreeCapacity, request: WorkloadRequest, rule: str, core: 
     if own:
         return own(capacity, request, rule)
     text, path = _asked(capacity, request, rule)
+    if rule == gpu_model_matches.__name__ and (bare := _without_gpus(capacity, request, core - {rule})):
+        every = len(capacity.snapshot.nodes)
+        none = pluralize(bare, f"of {every} nodes has no GPUs", f"of {every} nodes have no GPUs")
+        text = f"needs {request.model}, and {none}"
     if rule == AWAY_FROM.rule and not request.place.away_from:  # another one says so
         here = f"workloads.{namer(capacity.snapshot, request)}"
     return Reason(rule=rule, text=text, path=f"{here}.{path}")
+
+
+def _without_gpus(capacity: FreeCapacity, request: WorkloadRequest, rest: frozenset[str]) -> int:
+    """How many nodes the GPU model alone keeps it off, beside these rules, where none of those has GPUs; else 0."""
+    nodes = able(capacity, request, gpu_model_matches.__name__, rest)[0]
+    others = [host for host in nodes if not gpu_model_matches(request, host)]
+    return 0 if any(host.capacity[GPUS] for host in others) else len(others)
 
 
 def namer(snapshot: Snapshot, request: WorkloadRequest) -> str:
