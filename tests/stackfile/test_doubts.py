@@ -64,6 +64,9 @@ def test_a_sound_file_has_no_warning() -> None:
         ("tidy: {user: bo, each: {gpus: 1}", "tidy: {user: bo, each: {gpus: 1, vcpus: 2..65}",
          "lab.yaml:11:43: workloads.tidy.each.vcpus: may use up to 65 vCPUs, and no node has more than 64\n"
          "  hint: write an upper end of at most 64"),
+        ("tidy: {user: bo, each: {gpus: 1}", "tidy: {user: bo, each: {gpus: 1 x H100/1g.10gb}",
+         "lab.yaml:11:33: workloads.tidy.each.gpus: no node that it may use has a GPU with MIG instances of 1g.10gb, so it is "
+         "always pending\n  hint: write `mig: true` in hardware.h"),
         ("2026-11-22", "2026-11-21",
          "lab.yaml:6:19: limits.except[0]: expired on 2026-11-21: bo may add nothing above the common ceiling\n"
          "  hint: prolong it, or take it out"),
@@ -91,6 +94,17 @@ def test_a_sound_file_has_no_warning() -> None:
 def test_what_is_surely_not_meant_is_told_with_its_line(old: str, new: str, warning: str) -> None:
     assert old in STACK
     assert told(STACK.replace(old, new)) == [warning]
+
+
+def test_a_mig_profile_of_larger_cards_is_told_with_those_of_the_nodes() -> None:
+    cut = STACK.replace("8 x H100,", "8 x H100, mig: true,").replace(
+        "{user: bo, each: {gpus: 1}", "{user: bo, each: {gpus: 1 x X}"
+    )
+    assert told(cut.replace("1 x X", "1 x H100/1g.10gb")) == []
+    assert told(cut.replace("1 x X", "1 x H100/3g.47gb")) == [
+        "lab.yaml:11:33: workloads.tidy.each.gpus: no node that it may use has a GPU with MIG instances of 3g.47gb, so it is "
+        "always pending\n  hint: h has 1g.10gb, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb"
+    ]
 
 
 def test_a_gpu_of_unknown_memory_is_told_where_somebody_asks_for_memory() -> None:

@@ -35,6 +35,7 @@ def doubts(loaded: Loaded, today: datetime.date) -> tuple[Problem, ...]:
     found = [
         *_hardware(stack),
         *_workloads(stack),
+        *_instances(stack),
         *_ceilings(stack),
         *_disks(stack),
         *_tolerations(stack),
@@ -128,6 +129,24 @@ def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:
                 words = f"asks for {row.amount(row.demand(one))}, and nothing says how many there are"
                 yield f"{path}.{row.path(one)}", words, f"add limits.cluster.{row.limit.key}"
         yield from _grouped(stack, path, one)
+
+
+def _instances(stack: Stack) -> Iterator[tuple[str, str, str]]:
+    """MIG instances that no GPU of its nodes can be cut into."""
+    for name, one in stack.workloads.items():
+        asked, labels = one.each.gpus, one.place.suits
+        if not (asked.profile and asked.count and one.members):
+            continue
+        nodes = [node.hardware for node in stack.nodes.values() if node.state != "lost" and labels(node.labelled)]
+        shapes = {key: stack.hardware[key] for key in sorted({*nodes}) if asked.allows(stack.hardware[key].gpus.model)}
+        cut = {key: shape.model_copy(update={"mig": True}).profiles for key, shape in shapes.items()}
+        fit = [key for key, found in cut.items() if asked.profile in found and found[asked.profile].part == asked.part]
+        if not shapes or any(shapes[key].mig for key in fit):
+            continue
+        words = f"no node that it may use has a GPU with MIG instances of {asked.profile}, so it is always pending"
+        has = {f"{key} has {', '.join(found)}" for key, found in cut.items() if found and shapes[key].mig}
+        hint = f"write `mig: true` in hardware.{fit[0]}" if fit else "; ".join(sorted(has))
+        yield f"workloads.{name}.each.gpus", words, hint or "ask for whole GPUs, or for a part of one"
 
 
 def _grouped(stack: Stack, path: str, one: Workload) -> Iterator[tuple[str, str, str]]:
