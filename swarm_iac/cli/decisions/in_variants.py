@@ -1,6 +1,7 @@
 """What does a fix do once each workload may change its variant for it, as `swarm what-if` shows it?
 
-A fix is tested with each workload in the variant that is decided. Who loses its place may run in another one then.
+A fix is tested with each workload in the variant that is decided. Who loses its place may run in another one then. On a fleet
+of more than PAIRS (workload, node) that is not looked at: a solve takes over a second there, and a person waits.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Fix, Solution, Watch, solve_declared
 from swarm_iac.solver.advice.fixes import price
 from swarm_iac.stackfile.locks.finished import of_other
+
+PAIRS = 2_500
 
 
 @dataclass
@@ -39,10 +42,11 @@ class InVariants:
     def told(self, fixes: Iterable[Fix]) -> Iterator[Fix]:
         """Each fix that still places it, with its price where workloads are affected that have variants."""
         written_as, placement = self.decision.written, self.decision.placement
+        few = len(written_as.workloads) * len(written_as.nodes) <= PAIRS
+        varied = {name for name, workload in written_as.workloads.items() if workload.variants and few}
         for fix in fixes:
             names = {*fix.displaced, *fix.stops, *fix.restarts, *(one.name for one in fix.moves)}
-            varied = any(written_as.workloads[name.rpartition("-")[0]].variants for name in names)
-            then = self._solved(fix) if varied else None
+            then = self._solved(fix) if any(name.rpartition("-")[0] in varied for name in names) else None
             if then is None:
                 yield fix
                 continue
