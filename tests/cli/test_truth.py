@@ -290,6 +290,14 @@ def test_a_cure_says_how_many_of_a_workload_with_needs_are_pending_in_the_varian
     assert cure.displaced == tuple(f"chat-{i}" for i in gone.missing) == ("chat-3", "chat-4", "chat-5")
 
 
+def test_what_the_stack_file_has_no_more_stops_with_any_fix(tmp_path: Path) -> None:
+    head = ROOM.replace("n[1-2]", "n1")
+    keep(decided(tmp_path, f"{head}  old: {{user: ada, each: {{gpus: 1}}}}\n"))
+    now = decided(tmp_path, f"{head}  lo: {{user: bo, replicas: 2, each: {{gpus: 8}}}}\n")
+    _, answer = why_text.explain(now, "lo", TODAY, Following())
+    assert answer.fixes and {fix.stops for fix in answer.fixes} == {("old-0",)}
+
+
 @pytest.mark.parametrize("case", ["grows", "changes its variant"])
 def test_who_holds_what_replicas_lack_that_change_together_is_named(tmp_path: Path, case: str) -> None:
     """One of the two would fit with four GPUs, and that is not enough."""
