@@ -19,6 +19,7 @@ from swarm_iac.solver import Fix, Solution, Watch, solve_declared
 from swarm_iac.solver.advice.fixes import price
 from swarm_iac.stackfile.locks.finished import of_other
 
+#: Of workloads and nodes.
 PAIRS = 2_500
 
 

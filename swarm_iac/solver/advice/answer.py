@@ -39,9 +39,9 @@ def why(
     """The answer about one workload of `placement`, which was decided from `last` (else: it stands already).
 
     `tell` hears what is being tried, and `so_far` the answer as it grows. A watch that is stopped ends it with what is
-    known. `tiny`: see Bench. `together`: so many of its replicas grow or none does, so that one has a place is not enough;
-    then all fixes that were found are in the answer, for some are none for what changes its variant. Raises KeyError for an
-    unknown workload.
+    known. `tiny`: see Bench. `together`: so many of its replicas grow or change their variant, or none does, so a place for one
+    is not enough; then the answer has all fixes that were found, since the caller drops those that leave the variant as it
+    is. Raises KeyError for an unknown workload.
     """
     watch = watch or Watch()
     snapshot = with_shares(snapshot_of(stack, placement, today))
