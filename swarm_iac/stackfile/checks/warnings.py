@@ -133,12 +133,16 @@ def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:
 
 def _instances(stack: Stack) -> Iterator[tuple[str, str, str]]:
     """MIG instances that no GPU of its nodes can be cut into."""
+    there = [(node.labelled, node.hardware) for node in stack.nodes.values() if node.state != "lost"]
+    known: dict[tuple[tuple[str, str], ...], set[str]] = {}  # nodes and workloads are many, and what they select is not
     for name, one in stack.workloads.items():
-        asked, labels = one.each.gpus, one.place.suits
+        asked, select = one.each.gpus, tuple(one.place.select.items())
         if not (asked.profile and asked.count and one.members):
             continue
-        nodes = [node.hardware for node in stack.nodes.values() if node.state != "lost" and labels(node.labelled)]
-        shapes = {key: stack.hardware[key] for key in sorted({*nodes}) if asked.allows(stack.hardware[key].gpus.model)}
+        if select not in known:
+            known[select] = {hardware for labels, hardware in there if one.place.suits(labels)}
+        nodes = known[select]
+        shapes = {key: stack.hardware[key] for key in sorted(nodes) if asked.allows(stack.hardware[key].gpus.model)}
         cut = {key: shape.model_copy(update={"mig": True}).profiles for key, shape in shapes.items()}
         fit = [key for key, found in cut.items() if asked.profile in found and found[asked.profile].part == asked.part]
         if not shapes or any(shapes[key].mig for key in fit):
