@@ -13,10 +13,9 @@ from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.columns.generation import generate
 from swarm_iac.solver.columns.master import Master, Mix
 from swarm_iac.solver.columns.pricing import Pricer
+from swarm_iac.solver.columns.interchangeable import Plan
 from swarm_iac.solver.columns.problem import Pattern, Problem
 
-#: Nodes with a pattern, by (shape, pattern).
-Plan = Counter[tuple[int, Pattern]]
 #: Part of the largest weights that is rounded up at once.
 ROUND_UP = 0.15
 
@@ -63,7 +62,7 @@ def _fix(problem: Problem, mix: Mix) -> Plan:
     fixed: Plan = Counter()
     for key in order[: max(1, int(ROUND_UP * len(order)))]:
         uses = master.uses(*key)
-        if nodes[key[0]] and all(left[row] >= amount for row, amount in uses.items()):
+        if nodes[key[0]] and all(left[row] >= amount or problem.rows[row].over for row, amount in uses.items()):
             nodes[key[0]] -= 1
             for row, amount in uses.items():
                 left[row] -= amount
@@ -72,7 +71,8 @@ def _fix(problem: Problem, mix: Mix) -> Plan:
 
 
 def _capacity(problem: Problem, master: Master, shape: int, pattern: Pattern) -> bool:
-    return all(problem.rows[row].limit >= amount for row, amount in master.uses(shape, pattern).items())
+    rows = problem.rows
+    return all(rows[row].limit >= amount or rows[row].over for row, amount in master.uses(shape, pattern).items())
 
 
 def residual(problem: Problem, fixed: Plan) -> Problem:
@@ -85,7 +85,8 @@ def residual(problem: Problem, fixed: Plan) -> Problem:
         for kind, count in pattern:
             placed[kind] += count * times
             on[shape, kind] += count * times
-    return Problem(
+    return replace(
+        problem,
         kinds=tuple(replace(kind, count=kind.count - placed[k]) for k, kind in enumerate(problem.kinds)),
         shapes=tuple(replace(shape, count=shape.count - nodes[h]) for h, shape in enumerate(problem.shapes)),
         rows=tuple(

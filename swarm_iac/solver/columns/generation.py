@@ -36,11 +36,11 @@ def hosts(shapes: tuple[Shape, ...]) -> list[list[int]]:
     if not shapes:
         return []
     capacities = np.array([(shape.cards, *shape.capacity) for shape in shapes], dtype=np.int64)
-    open_ = np.array([shape.count > 0 and not shape.tops for shape in shapes], dtype=bool)
-    fits = [frozenset(shape.fits) for shape in shapes]
+    open_ = np.array([shape.count > 0 for shape in shapes], dtype=bool)
+    fits, tops = [frozenset(shape.fits) for shape in shapes], [dict(shape.tops) for shape in shapes]
 
     def carries(g: int, h: int) -> bool:
-        return g == h or fits[h] <= fits[g]
+        return g == h or (fits[h] <= fits[g] and all(tops[h].get(kind, top + 1) <= top for kind, top in tops[g].items()))
 
     larger = ((capacities >= capacity).all(axis=1) & open_ for capacity in capacities)
     return [[g for g in sorted({h, *np.flatnonzero(found).tolist()}) if carries(g, h)] for h, found in enumerate(larger)]
@@ -88,8 +88,9 @@ def generate(
     with ThreadPoolExecutor(WORKERS) as pool:  # CP-SAT works outside Python's lock; the answers come back in order
         for state.rounds in range(1, rounds + 1):
             mixed = tuple(smooth * best + (1 - smooth) * now for best, now in zip(state.prices, mix.rows, strict=True))
+            mixed = tuple(min(at, row.over or at) for at, row in zip(mixed, problem.rows, strict=True))
             charges, true = master.charges(mixed), _Charged(master, mix.rows)
-            total = sum(row.limit * price for row, price in zip(problem.rows, mixed, strict=True))
+            total = sum(row.limit * price for row, price in zip(problem.rows, mixed, strict=True)) + _taking(problem, mixed)
             least = 0.0 if whole else PROMISE * abs(mix.value)
             added = 0
             caps: list[Cap] = []
@@ -124,6 +125,15 @@ def generate(
                 smooth = SMOOTH
             whole = ending or not added or state.rounds % EVERY == 0  # the last round gives a bound, too
     return state
+
+
+def _taking(problem: Problem, prices: tuple[float, ...]) -> float:
+    """What members gain at most by taking places at these prices: nothing, where the program's own are exact."""
+    most: dict[int, float] = {}
+    for member in problem.members:
+        gain = -sum(prices[row] * amount for row, amount in member.uses)
+        most[member.kind] = max(most.get(member.kind, 0.0), gain * member.most)
+    return sum(most.values())
 
 
 def _cap(problem: Problem, shape: int, charged: tuple[float, ...], best: float) -> Cap:

@@ -4,6 +4,8 @@ max  Σ_p value_p · λ_p
 Σ_p uses_{r,p} · λ_p ≤ limit_r          every row         price of the row  ≥ 0
 Σ_{p of h} λ_p ≤ count_h                every shape       price of a node   ≥ 0
 
+Where kinds are classes, who takes their places is a variable, too (see `interchangeable`).
+
 A row whose limit is negative asks for at least so much; what is missing of it costs MISSING units of value each, which
 bounds its price.
 
@@ -42,8 +44,12 @@ class Master:
         self.units = [float(max((abs(a) for _, a in _amounts(row)), default=1)) or 1.0 for row in problem.rows]
         for row, unit in zip(problem.rows, self.units, strict=True):
             number = self.linear.row(most=row.limit / unit)
-            if row.limit < 0:
+            if row.over:
+                self.linear.variable(-row.over * unit / self.scale, {number: -1.0})
+            elif row.limit < 0:
                 self.linear.variable(-MISSING, {number: -1.0})
+        for member in problem.members:
+            self.linear.variable(0.0, {row: amount / self.units[row] for row, amount in member.uses})
         for shape in problem.shapes:
             self.linear.row(most=shape.count)
         self.by_kind: list[list[tuple[int, int]]] = [[] for _ in problem.kinds]

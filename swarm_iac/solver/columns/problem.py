@@ -73,6 +73,7 @@ class Row:
     #: Is `inside` one limit, and not the sum of those of racks that are alike?
     one: bool = False
     resource: int = 0  # of racks: its place in RACK
+    over: int = 0  # what each one beyond the limit costs; 0: none may be
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,15 @@ class Cap:
     limit: float
 
 
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Replicas of one kind that take places of their class on some shapes: up to `most`, and `uses` of rows each."""
+
+    kind: int
+    most: int
+    uses: tuple[tuple[int, int], ...]  # (row, amount)
+
+
 @dataclass(frozen=True)
 class Problem:
     """max Σ value · placed + Σ bonus · kept, on nodes of the shapes, under the rows."""
@@ -91,6 +101,7 @@ class Problem:
     kinds: tuple[Kind, ...]
     shapes: tuple[Shape, ...]
     rows: tuple[Row, ...]
+    members: tuple[Member, ...] = ()  # where kinds are classes of others, see `interchangeable`
 
     @cached_property
     def unit(self) -> float:

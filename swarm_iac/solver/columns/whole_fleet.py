@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.backend.time_limit import TimeLimit
-from swarm_iac.solver.columns.diving import Plan, dive
+from swarm_iac.solver.columns.diving import dive
 from swarm_iac.solver.columns.generation import Generated, generate
 from swarm_iac.solver.columns.greedy_fill import Floor, passes, tightest
+from swarm_iac.solver.columns.interchangeable import Interchangeable, Plan, interchangeable
 from swarm_iac.solver.columns.master import Master
 from swarm_iac.solver.columns.pricing import Pricer
 from swarm_iac.solver.columns.problem import Pattern, Problem
@@ -56,9 +57,10 @@ def fill_fleet(problem: Problem, *, rounds: int, stop: TimeLimit = TimeLimit(), 
     """
     greedy = passes(problem)
     start = _nodes(problem, max(greedy, key=Floor.worth))
-    master, found = _generated(problem, greedy, rounds, stop, lambda bound: tell(start, bound))
-    plan = dive(problem, list(master.columns), found.mix, rounds=DIVE, stop=stop)
-    floors = [_refilled(problem, plan, stop), *greedy]
+    seen = interchangeable(problem)
+    master, found = _generated(seen, greedy, rounds, stop, lambda bound: tell(start, bound))
+    plan = dive(seen.problem, list(master.columns), found.mix, rounds=DIVE, stop=stop)
+    floors = [_refilled(problem, seen.taken(plan), stop), *greedy]
     best = max(floors, key=Floor.worth)
     return Filled(
         nodes=_nodes(problem, best),
@@ -81,11 +83,14 @@ def bound_of(
 
     `known`: what is known already; a lower bound alone is of use.
     """
-    return _generated(problem, passes(problem), rounds, stop, lambda bound: None, first, known)[1]
+    seen = interchangeable(problem)
+    found = _generated(seen, passes(problem), rounds, stop, lambda bound: None, first, known)[1]
+    found.caps = seen.caps(found.caps)
+    return found
 
 
 def _generated(
-    problem: Problem,
+    seen: Interchangeable,
     greedy: list[Floor],
     rounds: int,
     stop: TimeLimit,
@@ -93,12 +98,13 @@ def _generated(
     first: Sequence[tuple[int, Pattern]] = (),
     known: float = float("inf"),
 ) -> tuple[Master, Generated]:
+    problem = seen.problem
     master = Master(problem)
     for h, pattern in first:
-        master.add(h, pattern)
+        master.add(h, seen.pattern(pattern))
     for floor in greedy:
         for node, shape in enumerate(floor.shape):
-            master.add(int(shape), floor.pattern(node))
+            master.add(int(shape), seen.pattern(floor.pattern(node)))
     pricers = [Pricer(problem, h) for h in range(len(problem.shapes))]
     free = [0.0] * len(problem.kinds)
     slack = GAP * problem.unit * sum(shape.count * shape.cards for shape in problem.shapes)

@@ -1,0 +1,202 @@
+"""Which kinds may take each other's places, and who takes which? Kinds that need the same are one, for columns.
+
+Kinds that differ only in the shapes that suit them (a GPU model, a label) or in the limits that count them have patterns that
+differ in names alone, and there are as many of these as ways to name them. So columns hold places for a class c of kinds, and
+the linear program says who takes them: y[k,g] of kind k on shapes g, which suit the same kinds of c:
+
+    Σ_{h in g, p of h} places_{c,p} · λ_{h,p} ≤ Σ_{k in c} y[k,g] + unused[c,g]       every class and its shapes g
+    Σ_g y[k,g] ≤ count_k, and whatever else limits kind k
+
+A place that nobody takes costs what it gained. Any fraction of columns of kinds is one of columns of classes, with the same
+value, and the other way round, so the bound is one for kinds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from swarm_iac.solver.columns.problem import Cap, Kind, Member, Pattern, Problem, Row
+
+#: Nodes with a pattern, by (shape, pattern).
+Plan = Counter[tuple[int, Pattern]]
+
+
+@dataclass(frozen=True)
+class Interchangeable:
+    """`problem` with a kind for each class. `classes`: the kinds of each; `of`: the class of each kind."""
+
+    kinds: Problem
+    problem: Problem
+    classes: tuple[tuple[int, ...], ...]
+    of: tuple[int, ...]
+
+    def pattern(self, pattern: Pattern) -> Pattern:
+        """The places that a pattern of kinds takes."""
+        if self.problem is self.kinds:
+            return pattern
+        found: Counter[int] = Counter()
+        for kind, count in pattern:
+            found[self.of[kind]] += count
+        return tuple(sorted(found.items()))
+
+    def caps(self, caps: Iterable[Cap]) -> tuple[Cap, ...]:
+        """The same caps of kinds: a node carries no more of a class than of all its kinds."""
+        if self.problem is self.kinds:
+            return tuple(caps)
+        return tuple(replace(cap, gains=tuple(cap.gains[one] for one in self.of)) for cap in caps)
+
+    def taken(self, plan: Plan) -> Plan:
+        """Patterns of kinds for those of classes; places that nobody may take are left out."""
+        if self.problem is self.kinds:
+            return plan
+        places: Counter[tuple[int, int]] = Counter()
+        for (h, pattern), times in plan.items():
+            for one, count in pattern:
+                places[h, one] += count * times
+        takers = _Takers(self, places)
+        found: Plan = Counter()
+        for (h, pattern), times in sorted(plan.items()):
+            for _ in range(times):
+                found[h, takers.named(h, pattern)] += 1
+        return found
+
+
+class _Takers:
+    """Who takes the places of each class on each shape: the highest worth first, others step aside as far as they can."""
+
+    def __init__(self, seen: Interchangeable, places: Mapping[tuple[int, int], int]) -> None:
+        self.seen = seen
+        self.left = [row.limit for row in seen.kinds.rows]
+        self.uses: list[list[tuple[int, int]]] = [[] for _ in seen.kinds.kinds]
+        for r, row in enumerate(seen.kinds.rows):
+            for kind, amount in row.amounts:
+                if amount > 0:  # a row that asks for at least so much holds nothing back
+                    self.uses[kind].append((r, amount))
+        shapes: dict[int, list[int]] = {}
+        for h, one in sorted(places):
+            shapes.setdefault(one, []).append(h)
+        self.on: dict[tuple[int, int], Counter[int]] = {key: Counter() for key in places}
+        for one, where in shapes.items():
+            self._take(one, where, places)
+
+    def _take(self, one: int, shapes: list[int], places: Mapping[tuple[int, int], int]) -> None:
+        fits = {h: set(self.seen.kinds.shapes[h].fits) for h in shapes}
+        free = {h: places[h, one] for h in shapes}
+        for kind in sorted(self.seen.classes[one], key=lambda k: (-self.seen.kinds.kinds[k].worth, k)):
+            while (allowed := self._allowed(kind)) > 0 and (way := self._way(one, kind, fits, free)):
+                # Each of `way` goes to a shape, in place of the next one, who goes to the next shape.
+                amount = min(allowed, free[way[-1][1]], *(self.on[h, one][k] for (_, h), (k, _) in zip(way, way[1:], strict=False)))
+                free[way[-1][1]] -= amount
+                for (k, h), after in zip(way, [*way[1:], None], strict=True):
+                    self.on[h, one][k] += amount
+                    if after is not None:
+                        self.on[h, one][after[0]] -= amount
+                for row, use in self.uses[kind]:
+                    self.left[row] -= use * amount
+
+    def _allowed(self, kind: int) -> int:
+        return min((self.left[row] // amount for row, amount in self.uses[kind]), default=0)
+
+    def _way(self, one: int, kind: int, fits: dict[int, set[int]], free: dict[int, int]) -> list[tuple[int, int]]:
+        """The shortest list of (kind, the shape it goes to) that ends where a place is free; empty if there is none."""
+        came: dict[int, list[tuple[int, int]]] = {h: [(kind, h)] for h in fits if kind in fits[h]}
+        reached = list(came)
+        for h in reached:
+            if free[h]:
+                return came[h]
+            for k, count in sorted(self.on[h, one].items()):
+                for g in fits if count else ():
+                    if g not in came and k in fits[g]:
+                        came[g] = [*came[h], (k, g)]
+                        reached.append(g)
+        return []
+
+    def named(self, shape: int, pattern: Pattern) -> Pattern:
+        """One node's pattern, with kinds in place of classes; these have taken their places then."""
+        found: Counter[int] = Counter()
+        for one, count in pattern:
+            rest, takers = count, self.on[shape, one]
+            for kind in sorted(takers):
+                take = min(rest, takers[kind])
+                if take:
+                    takers[kind] -= take
+                    found[kind] += take
+                    rest -= take
+        return tuple(sorted(found.items()))
+
+
+def interchangeable(problem: Problem) -> Interchangeable:
+    """Classes of kinds; those that stand somewhere, or that a node has only so many of, stay by themselves."""
+    single = {kind for row in problem.rows for _, amounts in row.inside for kind, _ in amounts}
+    single |= {kind for shape in problem.shapes for kind, _ in shape.tops}
+    single |= {keep.kind for shape in problem.shapes for keep in shape.keeps}
+    known: dict[object, list[int]] = {}
+    for k, kind in enumerate(problem.kinds):
+        alone = k if k in single or kind.most else None
+        known.setdefault((kind.worth, kind.value, kind.cards, kind.share, kind.need, alone), []).append(k)
+    classes = tuple(tuple(members) for members in known.values())
+    of = {kind: number for number, members in enumerate(classes) for kind in members}
+    order = tuple(of[kind] for kind in range(len(problem.kinds)))
+    small = problem if len(classes) == len(order) else _Small(problem, classes, order).problem
+    return Interchangeable(problem, small, classes, order)
+
+
+@dataclass(frozen=True)
+class _Small:
+    """How the problem of classes is made."""
+
+    kinds: Problem
+    classes: tuple[tuple[int, ...], ...]
+    of: tuple[int, ...]
+
+    @cached_property
+    def problem(self) -> Problem:
+        several = [number for number, members in enumerate(self.classes) if len(members) > 1]
+        counted = tuple(self._class(members) for members in self.classes)
+        rows = [
+            replace(row, amounts=tuple((self.of[k], amount) for k, amount in row.amounts if self._alone(k)), inside=tuple(
+                (h, tuple((self.of[k], amount) for k, amount in amounts)) for h, amounts in row.inside
+            ))
+            for row in self.kinds.rows
+        ]  # fmt: skip
+        uses: dict[int, list[tuple[int, int]]] = {}
+        for r, row in enumerate(self.kinds.rows):
+            for kind, amount in row.amounts:
+                if not self._alone(kind):
+                    uses.setdefault(kind, []).append((r, amount))
+        fits = [frozenset(shape.fits) for shape in self.kinds.shapes]
+        members: list[Member] = []
+        tops: list[list[tuple[int, int]]] = [list(shape.tops) for shape in self.kinds.shapes]
+        tops = [[(self.of[k], top) for k, top in found] for found in tops]
+        for number in several:
+            groups: dict[tuple[int, ...], list[int]] = {}
+            for h, suited in enumerate(fits):
+                if those := tuple(k for k in self.classes[number] if k in suited):
+                    groups.setdefault(those, []).append(h)
+            for those, shapes in groups.items():
+                link = len(rows)
+                rows.append(Row(0, (), tuple((h, ((number, 1),)) for h in shapes), over=counted[number].value))
+                members += [Member(k, self.kinds.kinds[k].count, ((link, -1), *uses.get(k, ()))) for k in those]
+                if (top := sum(self.kinds.kinds[k].count for k in those)) < counted[number].count:
+                    for h in shapes:
+                        tops[h].append((number, top))
+        shapes_ = tuple(
+            replace(
+                shape,
+                fits=tuple(sorted({self.of[k] for k in shape.fits})),
+                tops=tuple(sorted(tops[h])),
+                keeps=tuple(replace(keep, kind=self.of[keep.kind]) for keep in shape.keeps),
+            )
+            for h, shape in enumerate(self.kinds.shapes)
+        )
+        return Problem(counted, shapes_, tuple(rows), tuple(members))
+
+    def _alone(self, kind: int) -> bool:
+        return len(self.classes[self.of[kind]]) == 1
+
+    def _class(self, members: tuple[int, ...]) -> Kind:
+        first = self.kinds.kinds[members[0]]
+        return replace(first, count=sum(self.kinds.kinds[k].count for k in members))
