@@ -11,48 +11,54 @@ from dataclasses import replace
 
 from swarm_iac.solver.backend.time_limit import TimeLimit
 from swarm_iac.solver.columns.generation import generate
+from swarm_iac.solver.columns.interchangeable import Interchangeable, Plan
 from swarm_iac.solver.columns.master import Master, Mix
 from swarm_iac.solver.columns.pricing import Pricer
-from swarm_iac.solver.columns.interchangeable import Plan
 from swarm_iac.solver.columns.problem import Pattern, Problem
+from swarm_iac.solver.columns.takers import Takers
 
 #: Part of the largest weights that is rounded up at once.
 ROUND_UP = 0.15
 
 
 def dive(
-    problem: Problem,
+    seen: Interchangeable,
     columns: list[tuple[int, Pattern]],
     mix: Mix,
     *,
     rounds: int,
     stop: TimeLimit = TimeLimit(),
 ) -> Plan:
-    """A whole number of nodes for each column. `rounds` of pricing on each level."""
-    plan: Plan = Counter()
+    """A whole number of nodes for each column, of kinds. `rounds` of pricing on each level."""
+    takers, problem = Takers(seen), seen.problem
     while mix.weights:
-        fixed = _fix(problem, mix)
+        fixed = _fix(problem, mix, takers)
         if not fixed:
             break
-        plan += fixed
         problem = residual(problem, fixed)
         if not any(shape.count for shape in problem.shapes) or stop.stop():
             break
-        master = Master(problem)
+        master, left = Master(problem), [row.limit for row in problem.rows]
         for shape, pattern in columns:
-            if problem.shapes[shape].count and _capacity(problem, master, shape, pattern):
+            if problem.shapes[shape].count and _holds(problem, left, master.uses(shape, pattern)):
                 master.add(shape, pattern)
         mix = master.solve()
         if rounds and not stop():
             pricers = [Pricer(problem, h) for h in range(len(problem.shapes))]
             mix = generate(problem, master, pricers, rounds=rounds, slack=problem.unit / 100, prices=mix.rows, stop=stop).mix
             columns = list(dict.fromkeys([*columns, *master.columns]))
-    return plan
+    return takers.named()
 
 
-def _fix(problem: Problem, mix: Mix) -> Plan:
-    """The whole parts; if there are none, the largest fractions rounded up, as many as fit together."""
+def _fix(problem: Problem, mix: Mix, takers: Takers) -> Plan:
+    """The whole parts; if there are none, the largest fractions rounded up, as many as fit together and whose places are taken.
+
+    If there is none of these either, the largest that fits.
+    """
     whole: Plan = Counter({key: int(weight + 1e-6) for key, weight in mix.weights.items() if weight >= 1 - 1e-6})
+    for column, times in whole.items():
+        for _ in range(times):
+            takers.take(*column)
     if whole:
         return whole
     order = sorted(mix.weights, key=lambda key: (-mix.weights[key], key))
@@ -60,19 +66,26 @@ def _fix(problem: Problem, mix: Mix) -> Plan:
     left = [row.limit for row in problem.rows]
     nodes = [shape.count for shape in problem.shapes]
     fixed: Plan = Counter()
-    for key in order[: max(1, int(ROUND_UP * len(order)))]:
-        uses = master.uses(*key)
-        if nodes[key[0]] and all(left[row] >= amount or problem.rows[row].over for row, amount in uses.items()):
-            nodes[key[0]] -= 1
+    for column in order:
+        if fixed.total() >= max(1, int(ROUND_UP * len(order))):
+            break
+        uses = master.uses(*column)
+        if nodes[column[0]] and _holds(problem, left, uses) and takers.take(*column, whole=True):
+            nodes[column[0]] -= 1
             for row, amount in uses.items():
                 left[row] -= amount
-            fixed[key] += 1
+            fixed[column] += 1
+    if not fixed:
+        largest = next((one for one in order if nodes[one[0]] and _holds(problem, left, master.uses(*one))), None)
+        if largest is not None:
+            takers.take(*largest)
+            fixed[largest] += 1
     return fixed
 
 
-def _capacity(problem: Problem, master: Master, shape: int, pattern: Pattern) -> bool:
-    rows = problem.rows
-    return all(rows[row].limit >= amount or rows[row].over for row, amount in master.uses(shape, pattern).items())
+def _holds(problem: Problem, left: list[int], uses: dict[int, int]) -> bool:
+    """Is so much left of each row that must hold?"""
+    return all(left[row] >= amount or problem.rows[row].over for row, amount in uses.items())
 
 
 def residual(problem: Problem, fixed: Plan) -> Problem:

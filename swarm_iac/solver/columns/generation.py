@@ -1,7 +1,8 @@
 """Which columns are worth having, and what can no placement exceed?
 
-Columns are priced at a mixture of the master's prices and of those with the best bound so far (smoothing after
-Wentges, 1997). For prices π ≥ 0 of the rows no placement is worth more than
+First beam searches bring many columns within milliseconds each, again and again while the mix gains by them. Then exact
+searches bring the best column of a shape, and bounds. Columns are priced at a mixture of the master's prices and of those with
+the best bound so far (smoothing after Wentges, 1997). For prices π ≥ 0 of the rows no placement is worth more than
 
     Σ_r limit_r · π_r + Σ_h count_h · best_h(π)              (Lagrange; Farley's bound is a special case)
 
@@ -10,19 +11,24 @@ and best_h is replaced by an upper bound of itself, so the figure is a proof wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from swarm_iac.solver.backend.time_limit import COLUMN, PRICED, TimeLimit
 from swarm_iac.solver.columns.master import Master, Mix
 from swarm_iac.solver.columns.pricing import Priced, Pricer
-from swarm_iac.solver.columns.problem import Cap, Problem, Shape
+from swarm_iac.solver.columns.problem import Cap, Pattern, Problem, Shape
 
 #: Part of the best prices in the mixture.
-SMOOTH = 0.5
+SMOOTH = 0.65
+#: A round of beam searches that gains less than this part of the mix's value is the last before an exact one, and none follow
+#: once an exact round and its beam searches gain less.
+GAINING = 1e-4
+#: Where a whole round gains less than this part, the mix has settled, and prices come nearer to its own.
+SETTLED = 3e-5
 #: Shapes that promise less than this part of the mix's value wait for the next whole round.
 PROMISE = 1e-3
 #: Shapes that are priced at the same time, each by a solver of one worker; the answer does not depend on it.
@@ -77,54 +83,79 @@ def generate(
     nothing more is priced.
     """
     shapes = problem.shapes
-    others = hosts(shapes)
+    columns = _Columns(problem, master, hosts(shapes))
     mix = master.solve()
     state = Generated(mix, bound, mix.rows if prices is None else prices)
     if mix.value >= known:
         return state
-    smooth = SMOOTH
-    expected = [float("inf") if shape.count else -1.0 for shape in shapes]
-    whole, centre, ending = True, float("inf"), False
+    mix = state.mix = _searched(columns, pricers, state, stop)
+    smooth, settled = SMOOTH, mix.value
+    columns.expected = [float("inf") if shape.count else -1.0 for shape in shapes]
+    gaining, whole, centre, ending = True, True, float("inf"), False
     with ThreadPoolExecutor(WORKERS) as pool:  # CP-SAT works outside Python's lock; the answers come back in order
         for state.rounds in range(1, rounds + 1):
-            mixed = tuple(smooth * best + (1 - smooth) * now for best, now in zip(state.prices, mix.rows, strict=True))
-            mixed = tuple(min(at, row.over or at) for at, row in zip(mixed, problem.rows, strict=True))
+            mixed = _mixture(problem, smooth, state.prices, mix.rows)
             charges, true = master.charges(mixed), _Charged(master, mix.rows)
             total = sum(row.limit * price for row, price in zip(problem.rows, mixed, strict=True)) + _taking(problem, mixed)
             least = 0.0 if whole else PROMISE * abs(mix.value)
             added = 0
             caps: list[Cap] = []
-            asked = [h for h in range(len(shapes)) if expected[h] >= least]
+            asked = [h for h in range(len(shapes)) if columns.expected[h] >= least]
             charged = {h: master.charged(h, charges, mixed) for h in asked}
-            for h, priced in _priced(pool, pricers, charged, stop, expected):
+            for h, priced in _priced(pool, pricers, charged, stop, columns.expected):
                 caps.append(_cap(problem, h, charged[h], priced.bound))
                 total += shapes[h].count * priced.bound
                 stop.spend(priced.spent + _cost(pricers[h], stop))
-                expected[h] = 0.0
-                for other in others[h]:
-                    now = true.on(other)
-                    cost = sum(now[kind] * count for kind, count in priced.pattern)
-                    gain = problem.value(shapes[other], priced.pattern) - cost - mix.nodes[other]
-                    if gain > 1e-6 * problem.unit:
-                        expected[other] = max(expected[other], gain * shapes[other].count)
-                        added += master.add(other, priced.pattern)
+                columns.expected[h] = 0.0
+                for pattern in (priced.pattern, *priced.others):
+                    added += columns.add(h, pattern, mix, true)
             if whole and total < centre:
                 centre, state.prices, state.caps = total, mixed, tuple(caps)
                 state.bound = min(state.bound, total)
                 tell(state.bound)
-            state.mix = mix = master.solve() if added else mix
-            stop.spend(COLUMN * len(master.columns))
+            before = mix.value
+            if added:
+                mix = state.mix = master.solve()
+                stop.spend(COLUMN * len(master.columns))
+            if added and gaining:
+                mix = state.mix = _searched(columns, pricers, state, stop)
+                gaining = mix.value - before > GAINING * abs(mix.value)
             if state.bound - mix.value <= slack or ending or master.failed or mix.value >= known:
                 break
             ending = stop()
-            if whole and not added:
-                if not smooth:
-                    break
-                smooth = 0.0 if smooth < 0.2 else smooth / 2
-            elif added:
-                smooth = SMOOTH
-            whole = ending or not added or state.rounds % EVERY == 0  # the last round gives a bound, too
+            if whole and not added and not smooth:
+                break
+            if whole:
+                still = added and mix.value - settled > SETTLED * abs(mix.value)
+                smooth, settled = SMOOTH if still else 0.0 if smooth < 0.2 else smooth / 2, mix.value
+            whole = ending or gaining or not added or state.rounds % EVERY == 0  # the last round gives a bound, too
     return state
+
+
+def _mixture(problem: Problem, smooth: float, best: Sequence[float], now: Sequence[float]) -> tuple[float, ...]:
+    """Prices between those; none is above what it costs to exceed a limit."""
+    mixed = (smooth * a + (1 - smooth) * b for a, b in zip(best, now, strict=True))
+    return tuple(min(price, row.over or price) for price, row in zip(mixed, problem.rows, strict=True))
+
+
+def _searched(columns: _Columns, pricers: list[Pricer], state: Generated, stop: TimeLimit) -> Mix:
+    """The mix with what beam searches find, until a round of them gains little."""
+    problem, master, mix = columns.problem, columns.master, state.mix
+    while not stop():
+        mixed = _Charged(master, _mixture(problem, SMOOTH, state.prices, mix.rows))
+        true, added = _Charged(master, mix.rows), 0
+        for h, pricer in enumerate(pricers):
+            if problem.shapes[h].count and not pricer.keeps and not stop():
+                stop.spend(_cost(pricer, stop))
+                for _, pattern in pricer.beam.best(mixed.on(h)).patterns:
+                    added += columns.add(h, pattern, mix, true)
+        if not added:
+            break
+        before, mix = mix.value, master.solve()
+        stop.spend(COLUMN * len(master.columns))
+        if mix.value - before < GAINING * abs(mix.value):
+            break
+    return mix
 
 
 def _taking(problem: Problem, prices: tuple[float, ...]) -> float:
@@ -139,6 +170,29 @@ def _taking(problem: Problem, prices: tuple[float, ...]) -> float:
 def _cap(problem: Problem, shape: int, charged: tuple[float, ...], best: float) -> Cap:
     gains = tuple(kind.value - charge for kind, charge in zip(problem.kinds, charged, strict=True))
     return Cap(shape, gains, problem.shapes[shape].count * best)
+
+
+@dataclass
+class _Columns:
+    """Adds patterns to a master. `expected`: what one more column of each shape may gain."""
+
+    problem: Problem
+    master: Master
+    others: list[list[int]]
+    expected: list[float] = field(default_factory=list)
+
+    def add(self, shape: int, pattern: Pattern, mix: Mix, true: _Charged) -> int:
+        """The pattern on its shape and on others that carry it, where it gains at the mix's own prices; how many were new."""
+        added = 0
+        for other in self.others[shape]:
+            now = true.on(other)
+            cost = sum(now[kind] * count for kind, count in pattern)
+            gain = self.problem.value(self.problem.shapes[other], pattern) - cost - mix.nodes[other]
+            if gain > 1e-6 * self.problem.unit:
+                if self.expected:
+                    self.expected[other] = max(self.expected[other], gain * self.problem.shapes[other].count)
+                added += self.master.add(other, pattern)
+        return added
 
 
 class _Charged:

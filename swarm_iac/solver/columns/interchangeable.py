@@ -14,7 +14,7 @@ value, and the other way round, so the bound is one for kinds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -47,85 +47,6 @@ class Interchangeable:
         if self.problem is self.kinds:
             return tuple(caps)
         return tuple(replace(cap, gains=tuple(cap.gains[one] for one in self.of)) for cap in caps)
-
-    def taken(self, plan: Plan) -> Plan:
-        """Patterns of kinds for those of classes; places that nobody may take are left out."""
-        if self.problem is self.kinds:
-            return plan
-        places: Counter[tuple[int, int]] = Counter()
-        for (h, pattern), times in plan.items():
-            for one, count in pattern:
-                places[h, one] += count * times
-        takers = _Takers(self, places)
-        found: Plan = Counter()
-        for (h, pattern), times in sorted(plan.items()):
-            for _ in range(times):
-                found[h, takers.named(h, pattern)] += 1
-        return found
-
-
-class _Takers:
-    """Who takes the places of each class on each shape: the highest worth first, others step aside as far as they can."""
-
-    def __init__(self, seen: Interchangeable, places: Mapping[tuple[int, int], int]) -> None:
-        self.seen = seen
-        self.left = [row.limit for row in seen.kinds.rows]
-        self.uses: list[list[tuple[int, int]]] = [[] for _ in seen.kinds.kinds]
-        for r, row in enumerate(seen.kinds.rows):
-            for kind, amount in row.amounts:
-                if amount > 0:  # a row that asks for at least so much holds nothing back
-                    self.uses[kind].append((r, amount))
-        shapes: dict[int, list[int]] = {}
-        for h, one in sorted(places):
-            shapes.setdefault(one, []).append(h)
-        self.on: dict[tuple[int, int], Counter[int]] = {key: Counter() for key in places}
-        for one, where in shapes.items():
-            self._take(one, where, places)
-
-    def _take(self, one: int, shapes: list[int], places: Mapping[tuple[int, int], int]) -> None:
-        fits = {h: set(self.seen.kinds.shapes[h].fits) for h in shapes}
-        free = {h: places[h, one] for h in shapes}
-        for kind in sorted(self.seen.classes[one], key=lambda k: (-self.seen.kinds.kinds[k].worth, k)):
-            while (allowed := self._allowed(kind)) > 0 and (way := self._way(one, kind, fits, free)):
-                # Each of `way` goes to a shape, in place of the next one, who goes to the next shape.
-                amount = min(allowed, free[way[-1][1]], *(self.on[h, one][k] for (_, h), (k, _) in zip(way, way[1:], strict=False)))
-                free[way[-1][1]] -= amount
-                for (k, h), after in zip(way, [*way[1:], None], strict=True):
-                    self.on[h, one][k] += amount
-                    if after is not None:
-                        self.on[h, one][after[0]] -= amount
-                for row, use in self.uses[kind]:
-                    self.left[row] -= use * amount
-
-    def _allowed(self, kind: int) -> int:
-        return min((self.left[row] // amount for row, amount in self.uses[kind]), default=0)
-
-    def _way(self, one: int, kind: int, fits: dict[int, set[int]], free: dict[int, int]) -> list[tuple[int, int]]:
-        """The shortest list of (kind, the shape it goes to) that ends where a place is free; empty if there is none."""
-        came: dict[int, list[tuple[int, int]]] = {h: [(kind, h)] for h in fits if kind in fits[h]}
-        reached = list(came)
-        for h in reached:
-            if free[h]:
-                return came[h]
-            for k, count in sorted(self.on[h, one].items()):
-                for g in fits if count else ():
-                    if g not in came and k in fits[g]:
-                        came[g] = [*came[h], (k, g)]
-                        reached.append(g)
-        return []
-
-    def named(self, shape: int, pattern: Pattern) -> Pattern:
-        """One node's pattern, with kinds in place of classes; these have taken their places then."""
-        found: Counter[int] = Counter()
-        for one, count in pattern:
-            rest, takers = count, self.on[shape, one]
-            for kind in sorted(takers):
-                take = min(rest, takers[kind])
-                if take:
-                    takers[kind] -= take
-                    found[kind] += take
-                    rest -= take
-        return tuple(sorted(found.items()))
 
 
 def interchangeable(problem: Problem) -> Interchangeable:

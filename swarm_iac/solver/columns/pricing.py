@@ -12,26 +12,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.backend.cpsat import cp_model, known_bound, one_worker, run, solved, spent
+from swarm_iac.solver.columns.beam_search import Beam
 from swarm_iac.solver.columns.problem import Kind, Pattern, Problem
 from swarm_iac.solver.packing.shared_gpus import flow
 
 #: Objective units for one unit of worth: gains are rounded up to these, so the bound holds.
 FINE = 64
+#: With fewer kinds nothing is left out beforehand.
+MANY = 20
 #: Deterministic time of one pricing problem.
 EFFORT = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """The best pattern found at some prices, and a bound on what any pattern is worth at them."""
+    """The best pattern found at some prices, and a bound on what any pattern is worth at them. `others` gain much, too."""
 
     pattern: Pattern
     bound: float
     spent: float = 0.0  # deterministic time
+    others: tuple[Pattern, ...] = ()
 
 
 class Pricer:
@@ -42,6 +46,8 @@ class Pricer:
         self.shape = problem.shapes[shape]
         self.tops = {kind: top for kind in self.shape.fits if (top := self._top(kind)) > 0}
         self.keeps = {keep.kind: keep for keep in self.shape.keeps if keep.kind in self.tops}
+        self.beam = Beam(problem, self.shape, self.tops)
+        self.exact = not self.keeps and len(self.beam.kinds) == len(self.tops)
 
     def _top(self, index: int) -> int:
         kind, shape = self.problem.kinds[index], self.shape
@@ -69,6 +75,15 @@ class Pricer:
         used = self._undominated(gains)
         if not used:
             return Priced((), 0.0)
+        least, first = 0, Priced((), 0.0)
+        if len(used) >= MANY and self.exact:
+            found = self.beam.best(prices)
+            gain, pattern = found.patterns[0]
+            first = Priced(pattern, found.bound, others=tuple(pattern for _, pattern in found.patterns))
+            if found.bound - gain < 1 / FINE:
+                return first
+            used = [k for k in used if found.bound - found.losses[k] >= gain - 1e-9 * found.bound]
+            least = math.floor(gain * FINE)
         model = cp_model.CpModel()
         x = {k: model.new_int_var(0, self.tops[k], "") for k in used}
         terms = [(x[k], gains[k]) for k in used]
@@ -77,17 +92,21 @@ class Pricer:
             model.add(kept <= x[k])
             terms.append((kept, keep.bonus * FINE))
         self._limit(model, x)
-        model.maximize(cp_model.LinearExpr.weighted_sum([v for v, _ in terms], [c for _, c in terms]))
+        total = cp_model.LinearExpr.weighted_sum([v for v, _ in terms], [c for _, c in terms])
+        if least:
+            model.add(total >= least)
+        model.maximize(total)
         solver = one_worker(EFFORT)
         solver.parameters.linearization_level = 2
         solver.parameters.cp_model_probing_level = 0
         solver.parameters.symmetry_level = 0
         status = run(solver, model)
-        best = known_bound(solver, status)
-        bound = self.loose(prices).bound * FINE if best is None else best
-        found = solved(status)
-        pattern = tuple((k, count) for k in sorted(used) if (count := solver.value(x[k]))) if found else ()
-        return Priced(pattern, bound / FINE, spent(solver) if found else EFFORT)
+        most = known_bound(solver, status)
+        bound = self.loose(prices).bound * FINE if most is None else most
+        if not solved(status):
+            return replace(first, bound=bound / FINE, spent=EFFORT)
+        best = tuple((k, count) for k in sorted(used) if (count := solver.value(x[k])))
+        return Priced(best, bound / FINE, spent(solver), first.others)
 
     def loose(self, prices: Sequence[float]) -> Priced:
         """No pattern, and a bound that takes each resource for as divisible as it is: for when there is no time."""

@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+#: Rounds of pricing on each level of the dive.
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -23,8 +25,9 @@ from swarm_iac.solver.columns.problem import Pattern, Problem
 from swarm_iac.solver.columns.promotion import promote
 from swarm_iac.solver.packing.shared_gpus import pack
 
-#: Rounds of pricing on each level of the dive.
 DIVE = 2
+#: The part of the effort for columns and the bound; the dive has the rest.
+GENERATED = 0.65
 #: Mix and bound count as equal within this part of all GPUs, at what the least valued GPU is worth.
 GAP = 4e-4
 
@@ -58,9 +61,12 @@ def fill_fleet(problem: Problem, *, rounds: int, stop: TimeLimit = TimeLimit(), 
     greedy = passes(problem)
     start = _nodes(problem, max(greedy, key=Floor.worth))
     seen = interchangeable(problem)
-    master, found = _generated(seen, greedy, rounds, stop, lambda bound: tell(start, bound))
-    plan = dive(seen.problem, list(master.columns), found.mix, rounds=DIVE, stop=stop)
-    floors = [_refilled(problem, seen.taken(plan), stop), *greedy]
+    share = stop.part(GENERATED)
+    before = share.left
+    master, found = _generated(seen, greedy, rounds, share, lambda bound: tell(start, bound))
+    stop.spend(before - share.left)
+    plan = dive(seen, list(master.columns), found.mix, rounds=DIVE, stop=stop)
+    floors = [_refilled(problem, plan, stop), *greedy]
     best = max(floors, key=Floor.worth)
     return Filled(
         nodes=_nodes(problem, best),
