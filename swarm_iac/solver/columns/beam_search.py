@@ -65,7 +65,7 @@ class Beam:
         self.values = np.array([kinds[k].value for k in self.kinds], dtype=np.float64)
         self.cards = np.array([kinds[k].cards for k in self.kinds], dtype=np.int64)
         shares = np.array([kinds[k].share if kinds[k].cards else 0 for k in self.kinds], dtype=np.int64)
-        self.needs = np.array([kinds[k].need for k in self.kinds], dtype=np.int64).reshape(len(self.kinds), -1)
+        self.needs = np.array([kinds[k].need for k in self.kinds], dtype=np.int64).reshape(len(self.kinds), len(shape.capacity))
         self.capacity = np.array(shape.capacity, dtype=np.int64)
         self.parts = (self.cards == 1) & (shares < WHOLE)
         self.whole = (self.cards > 0) & (shares == WHOLE)
@@ -86,6 +86,8 @@ class Beam:
 
     def best(self, prices: Sequence[float]) -> Found:
         """Patterns that gain much at these prices of kinds, and a bound on what any of these kinds gain together."""
+        if not self.kinds:
+            return Found([(0.0, ())], 0.0, {})
         gains = self.values - np.array([prices[k] for k in self.kinds])
         lead = self._led(gains)
         return Found(self._search(gains, lead), lead.bound, self._losses(lead))

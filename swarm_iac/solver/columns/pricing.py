@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.backend.cpsat import cp_model, known_bound, one_worker, run, solved, spent
@@ -46,8 +47,11 @@ class Pricer:
         self.shape = problem.shapes[shape]
         self.tops = {kind: top for kind in self.shape.fits if (top := self._top(kind)) > 0}
         self.keeps = {keep.kind: keep for keep in self.shape.keeps if keep.kind in self.tops}
-        self.beam = Beam(problem, self.shape, self.tops)
-        self.exact = not self.keeps and len(self.beam.kinds) == len(self.tops)
+
+    @cached_property
+    def beam(self) -> Beam:
+        """Beam searches on its nodes."""
+        return Beam(self.problem, self.shape, self.tops)
 
     def _top(self, index: int) -> int:
         kind, shape = self.problem.kinds[index], self.shape
@@ -76,7 +80,7 @@ class Pricer:
         if not used:
             return Priced((), 0.0)
         least, first = 0, Priced((), 0.0)
-        if len(used) >= MANY and self.exact:
+        if len(used) >= MANY and not self.keeps and len(self.beam.kinds) == len(self.tops):
             found = self.beam.best(prices)
             gain, pattern = found.patterns[0]
             first = Priced(pattern, found.bound, others=tuple(pattern for _, pattern in found.patterns))
