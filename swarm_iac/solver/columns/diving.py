@@ -31,8 +31,9 @@ def dive(
 ) -> Plan:
     """A whole number of nodes for each column, of kinds. `rounds` of pricing on each level."""
     takers, problem = Takers(seen), seen.problem
+    master = Master(problem)
     while mix.weights:
-        fixed = _fix(problem, mix, takers)
+        fixed = _fix(problem, master, mix, takers)
         if not fixed:
             break
         problem = residual(problem, fixed)
@@ -50,7 +51,7 @@ def dive(
     return takers.named()
 
 
-def _fix(problem: Problem, mix: Mix, takers: Takers) -> Plan:
+def _fix(problem: Problem, master: Master, mix: Mix, takers: Takers) -> Plan:
     """The whole parts; if there are none, the largest fractions rounded up, as many as fit together and whose places are taken.
 
     If there is none of these either, the largest that fits.
@@ -62,7 +63,6 @@ def _fix(problem: Problem, mix: Mix, takers: Takers) -> Plan:
     if whole:
         return whole
     order = sorted(mix.weights, key=lambda key: (-mix.weights[key], key))
-    master = Master(problem)
     left = [row.limit for row in problem.rows]
     nodes = [shape.count for shape in problem.shapes]
     fixed: Plan = Counter()

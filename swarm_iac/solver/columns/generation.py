@@ -29,6 +29,8 @@ SMOOTH = 0.65
 GAINING = 1e-4
 #: Where a whole round gains less than this part, the mix has settled, and prices come nearer to its own.
 SETTLED = 3e-5
+#: The part of the slack by which bounds of all shapes may be above what their nodes gain.
+NEAR = 0.25
 #: Shapes that promise less than this part of the mix's value wait for the next whole round.
 PROMISE = 1e-3
 #: Shapes that are priced at the same time, each by a solver of one worker; the answer does not depend on it.
@@ -102,14 +104,15 @@ def generate(
             caps: list[Cap] = []
             asked = [h for h in range(len(shapes)) if columns.expected[h] >= least]
             charged = {h: master.charged(h, charges, mixed) for h in asked}
-            for h, priced in _priced(pool, pricers, charged, stop, columns.expected):
+            for h, priced in _priced(pool, pricers, charged, stop, columns.expected, NEAR * slack / len(shapes)):
                 caps.append(_cap(problem, h, charged[h], priced.bound))
                 total += shapes[h].count * priced.bound
                 stop.spend(priced.spent + _cost(pricers[h], stop))
                 columns.expected[h] = 0.0
                 for pattern in (priced.pattern, *priced.others):
                     added += columns.add(h, pattern, mix, true)
-            if whole and total < centre:
+            better = total < centre
+            if whole and better:
                 centre, state.prices, state.caps = total, mixed, tuple(caps)
                 state.bound = min(state.bound, total)
                 tell(state.bound)
@@ -126,7 +129,7 @@ def generate(
             if whole and not added and not smooth:
                 break
             if whole:
-                still = added and mix.value - settled > SETTLED * abs(mix.value)
+                still = added and (not better or mix.value - settled > SETTLED * abs(mix.value))
                 smooth, settled = SMOOTH if still else 0.0 if smooth < 0.2 else smooth / 2, mix.value
             whole = ending or gaining or not added or state.rounds % EVERY == 0  # the last round gives a bound, too
     return state
@@ -220,10 +223,12 @@ def _priced(
     charges: dict[int, tuple[float, ...]],
     stop: TimeLimit,
     expected: list[float],
+    near: float,
 ) -> Iterator[tuple[int, Priced]]:
     """What each shape carries best at its charges; shapes that are alike and charged alike are priced once.
 
-    Where kinds count and there is no time for all shapes, those likely to be worth least are bounded only.
+    Where kinds count and there is no time for all shapes, those likely to be worth least are bounded only. A bound on all nodes
+    of a shape that is above what they gain by less than `near` is as good as one that is not.
     """
     alike: dict[tuple[object, ...], list[int]] = {}
     for h, at in charges.items():
@@ -237,7 +242,9 @@ def _priced(
         priced = set(order[: stop.affords(_cost(pricers[h], stop) for h in order)])
 
     def best(h: int) -> Priced:
-        return pricers[h].loose(charges[h]) if stop.stop() or h not in priced else pricers[h].best(charges[h])
+        if stop.stop() or h not in priced:
+            return pricers[h].loose(charges[h])
+        return pricers[h].best(charges[h], near / max(1, pricers[h].shape.count))
 
     answers = pool.map(best, firsts)
     for group, answer in zip(alike.values(), answers, strict=True):

@@ -72,8 +72,8 @@ class Pricer:
             return self.shape.cards // kind.cards
         return self.shape.cards * (WHOLE // kind.share) // kind.cards  # several: MIG instances, as parts of GPUs
 
-    def best(self, prices: Sequence[float]) -> Priced:
-        """The best pattern at these prices of kinds."""
+    def best(self, prices: Sequence[float], near: float = 0.0) -> Priced:
+        """The best pattern at these prices of kinds; one that gains less than the bound by `near` is as good."""
         kinds = self.problem.kinds
         gains = {k: math.ceil((kinds[k].value - prices[k]) * FINE) for k in self.tops}
         used = self._undominated(gains)
@@ -84,7 +84,7 @@ class Pricer:
             found = self.beam.best(prices)
             gain, pattern = found.patterns[0]
             first = Priced(pattern, found.bound, others=tuple(pattern for _, pattern in found.patterns))
-            if found.bound - gain < 1 / FINE:
+            if found.bound - gain < max(near, 1 / FINE):
                 return first
             used = [k for k in used if found.bound - found.losses[k] >= gain - 1e-9 * found.bound]
             least = math.floor(gain * FINE)

@@ -8,8 +8,6 @@
 
 from __future__ import annotations
 
-#: Rounds of pricing on each level of the dive.
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -25,9 +23,10 @@ from swarm_iac.solver.columns.problem import Pattern, Problem
 from swarm_iac.solver.columns.promotion import promote
 from swarm_iac.solver.packing.shared_gpus import pack
 
+#: Rounds of pricing on each level of the dive.
 DIVE = 2
 #: The part of the effort for columns and the bound; the dive has the rest.
-GENERATED = 0.65
+GENERATED = 0.8
 #: Mix and bound count as equal within this part of all GPUs, at what the least valued GPU is worth.
 GAP = 4e-4
 

@@ -30,7 +30,7 @@ from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload
 from swarm_iac.solver.snapshot.value import size, within
 
 #: Rounds of pricing.
-ROUNDS = {"quick": 15, "normal": 60, "thorough": 250}
+ROUNDS = {"quick": 15, "normal": 120, "thorough": 400}
 #: Where there is no time for so many of them, columns place hardly more than greedy did, and take far longer: on a drawn
 #: fleet with time for four 27 s of CPU, and they left out 9 of the 533 GPUs of high priority that greedy had placed.
 LEAST = 5
