@@ -17,6 +17,8 @@ from swarm_iac.solver.columns.pricing import Pricer
 from swarm_iac.solver.columns.problem import Pattern, Problem
 from swarm_iac.solver.columns.takers import Takers
 
+#: Columns are priced again where those that are there lose more than this part of a GPU.
+LOST = 0.05
 #: Part of the largest weights that is rounded up at once.
 ROUND_UP = 0.15
 
@@ -36,6 +38,7 @@ def dive(
         fixed = _fix(problem, master, mix, takers)
         if not fixed:
             break
+        before = mix.value - sum(problem.value(problem.shapes[h], pattern) * times for (h, pattern), times in fixed.items())
         problem = residual(problem, fixed)
         if not any(shape.count for shape in problem.shapes) or stop.stop():
             break
@@ -44,7 +47,7 @@ def dive(
             if problem.shapes[shape].count and _holds(problem, left, master.uses(shape, pattern)):
                 master.add(shape, pattern)
         mix = master.solve()
-        if rounds and not stop():
+        if rounds and before - mix.value > LOST * problem.unit and not stop():
             pricers = [Pricer(problem, h) for h in range(len(problem.shapes))]
             mix = generate(problem, master, pricers, rounds=rounds, slack=problem.unit / 100, prices=mix.rows, stop=stop).mix
             columns = list(dict.fromkeys([*columns, *master.columns]))

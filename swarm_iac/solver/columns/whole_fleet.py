@@ -24,7 +24,7 @@ from swarm_iac.solver.columns.promotion import promote
 from swarm_iac.solver.packing.shared_gpus import pack
 
 #: Rounds of pricing on each level of the dive.
-DIVE = 2
+DIVE = 1
 #: The part of the effort for columns and the bound; the dive has the rest.
 GENERATED = 0.8
 #: Mix and bound count as equal within this part of all GPUs, at what the least valued GPU is worth.
