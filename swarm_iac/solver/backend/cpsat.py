@@ -34,6 +34,8 @@ __all__ = [
     "improver",
     "known_bound",
     "one_worker",
+    "remember",
+    "remembered",
     "run",
     "run_together",
     "solved",
@@ -132,6 +134,19 @@ def ended_by(end: Callable[[], None], stop: Callable[[], bool]) -> Iterator[None
     finally:
         done.set()
         thread.join()
+
+
+def remember(solver: cp_model.CpSolver, solutions: int) -> None:
+    """Let it report so many of the solutions on its way besides the best."""
+    solver.parameters.fill_additional_solutions_in_response = True
+    solver.parameters.solution_pool_size = solutions
+
+
+def remembered(solver: cp_model.CpSolver) -> list[list[int]]:
+    """The values of all variables, in the best solution first, and in the others that were asked for."""
+    found = solver.response_proto
+    best = list(found.solution)
+    return [best, *(values for one in found.additional_solutions if (values := list(one.values)) != best)]
 
 
 def solved(status: cp_model.CpSolverStatus) -> bool:

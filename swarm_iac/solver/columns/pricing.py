@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from swarm_iac.model.device import WHOLE
-from swarm_iac.solver.backend.cpsat import cp_model, known_bound, one_worker, run, solved, spent
+from swarm_iac.solver.backend.cpsat import cp_model, known_bound, one_worker, remember, remembered, run, solved, spent
 from swarm_iac.solver.columns.beam_search import Beam
 from swarm_iac.solver.columns.problem import Kind, Pattern, Problem
 from swarm_iac.solver.packing.shared_gpus import flow
@@ -25,6 +25,8 @@ from swarm_iac.solver.packing.shared_gpus import flow
 FINE = 64
 #: With fewer kinds nothing is left out beforehand.
 MANY = 20
+#: Patterns that one search reports besides its best.
+POOL = 10
 #: Deterministic time of one pricing problem.
 EFFORT = 0.3
 
@@ -104,13 +106,16 @@ class Pricer:
         solver.parameters.linearization_level = 2
         solver.parameters.cp_model_probing_level = 0
         solver.parameters.symmetry_level = 0
+        remember(solver, POOL)
         status = run(solver, model)
         most = known_bound(solver, status)
         bound = self.loose(prices).bound * FINE if most is None else most
         if not solved(status):
             return replace(first, bound=bound / FINE, spent=EFFORT)
-        best = tuple((k, count) for k in sorted(used) if (count := solver.value(x[k])))
-        return Priced(best, bound / FINE, spent(solver), first.others)
+        best, *others = [
+            tuple((k, count) for k in sorted(used) if (count := values[x[k].index])) for values in remembered(solver)
+        ]
+        return Priced(best, bound / FINE, spent(solver), (*others, *first.others))
 
     def loose(self, prices: Sequence[float]) -> Priced:
         """No pattern, and a bound that takes each resource for as divisible as it is: for when there is no time."""
