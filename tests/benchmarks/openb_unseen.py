@@ -1,10 +1,12 @@
 """What could a trace look like that nobody has seen? Writes lists of nodes and pods like openb's, drawn from a seed.
 
     python -m tests.benchmarks.openb_unseen --out DIR [--seed N] [--nodes 1213]
+    python -m tests.benchmarks.openb_unseen --out DIR --like DATA [--named 0.33] [--seed N]
     python -m tests.benchmarks.openb --data DIR --trace NAME
 
 Each trace leans another way than the published ones; `wide` and `named` have the 11 columns, the others 5. All share the
-list of nodes, which is drawn too.
+list of nodes, which is drawn too. `--like`: the published nodes, and the pods of `gpuspec10`, of which so many more name GPU models,
+as trace `gpuspecN`: as many models with few of each as a fleet has that grew over years.
 """
 
 from __future__ import annotations
@@ -95,13 +97,37 @@ def write(folder: Path, seed: int, nodes: int) -> None:
                 out.writerow([f"pod-{i:04d}", *four, *([spec, "LS", "Running", i, i + 1, i] if long else [])])
 
 
+def write_like(data: Path, folder: Path, named: float, seed: int) -> str:
+    """The published nodes, and pods of which about a part of `named` more name models, each as a published one does."""
+    rng = random.Random(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "openb_node_list_gpu_node.csv").write_text((data / "openb_node_list_gpu_node.csv").read_text())
+    with (data / "openb_pod_list_gpuspec10.csv").open() as file:
+        pods = list(csv.DictReader(file))
+    specs = [pod["gpu_spec"] for pod in pods if pod["gpu_spec"]]
+    name = f"gpuspec{round(100 * named)}"
+    with (folder / f"openb_pod_list_{name}.csv").open("w", newline="") as file:
+        out = csv.DictWriter(file, list(pods[0]))
+        out.writeheader()
+        for pod in pods:
+            if not pod["gpu_spec"] and int(pod["num_gpu"]) and rng.random() < named:
+                pod["gpu_spec"] = rng.choice(specs)
+            out.writerow(pod)
+    return name
+
+
 def main() -> None:
     """Write the lists and say their names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--nodes", type=int, default=1213)
+    parser.add_argument("--like", type=Path, metavar="DATA", help="folder with the published lists")
+    parser.add_argument("--named", type=float, default=0.33, help="part of the pods that name GPU models besides those")
     asked = parser.parse_args()
+    if asked.like:
+        print(write_like(asked.like, asked.out, asked.named, asked.seed))
+        return
     write(asked.out, asked.seed, asked.nodes)
     print(" ".join(TRACES))
 

@@ -9,7 +9,11 @@ import pytest
 from ortools.graph.python import max_flow
 from ortools.sat.python import cp_model
 
-from swarm_iac.solver.columns.interchangeable import interchangeable
+from swarm_iac.solver.columns import whole_fleet
+from swarm_iac.solver.columns.generation import generate, hosts
+from swarm_iac.solver.columns.interchangeable import Interchangeable, interchangeable
+from swarm_iac.solver.columns.master import Master
+from swarm_iac.solver.columns.pricing import Pricer
 from swarm_iac.solver.columns.problem import Kind, Pattern, Problem, Row, Shape, wanted_rows
 from swarm_iac.solver.columns.takers import Takers
 from swarm_iac.solver.columns.whole_fleet import bound_of, fill_fleet
@@ -142,3 +146,49 @@ def test_all_places_of_a_node_or_none() -> None:
     assert not takers.take(1, ((0, 2),), whole=True)
     assert takers.take(1, ((0, 1),), whole=True)  # the first steps aside for the second
     assert takers.named() == {(0, ((1, 1),)): 1, (1, ((0, 1),)): 1}
+
+
+def test_what_a_shape_carries_its_hosts_carry() -> None:
+    """Also where a shape holds only so many of a kind."""
+    rng = random.Random(2)
+    others = 0
+    for _ in range(200):
+        problem = drawn(rng)
+        kinds, shapes = problem.kinds, problem.shapes
+        shapes = (*shapes, *(Shape(1, shape.cards, shape.capacity, shape.fits) for shape in shapes))
+        shapes = tuple(
+            Shape(
+                shape.count, shape.cards, shape.capacity, shape.fits,
+                tuple((k, rng.randint(0, 2)) for k in shape.fits if rng.random() < 0.3),
+            )
+            for shape in shapes
+        )  # fmt: skip
+        problem = Problem(kinds, shapes, problem.rows)
+        for h, carrying in enumerate(hosts(shapes)):
+            pattern = Pricer(problem, h).best([0.0] * len(kinds)).pattern
+            for g in carrying:
+                tops = Pricer(problem, g).tops
+                assert all(count <= tops.get(k, 0) for k, count in pattern)
+                others += g != h and bool(pattern and shapes[g].tops)
+    assert others > 50
+
+
+def test_a_bound_is_one_at_any_prices_and_as_good_as_with_each_kind_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(3)
+    merged = 0
+    for number in range(60):
+        problem = drawn(rng)
+        seen, best = interchangeable(problem), most(problem)
+        small = seen.problem
+        pricers = [Pricer(small, h) for h in range(len(small.shapes))]
+        prices = tuple(rng.choice((0.0, 5.0, 300.0, 900.0)) for _ in small.rows)
+        found = generate(small, Master(small), pricers, rounds=1, slack=0.0, prices=prices)
+        assert found.bound >= best - 1e-6, number
+        if small is not problem:
+            merged += 1
+            together = bound_of(problem, rounds=60).bound
+            with monkeypatch.context() as each:
+                alone = Interchangeable(problem, problem, tuple((k,) for k in range(len(problem.kinds))), ())
+                each.setattr(whole_fleet, "interchangeable", lambda _, alone=alone: alone)
+                assert together == pytest.approx(bound_of(problem, rounds=60).bound, abs=5.0), number
+    assert merged > 30
