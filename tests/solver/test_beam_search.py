@@ -66,6 +66,7 @@ def test_patterns_fit_and_bounds_hold(part: int, monkeypatch: pytest.MonkeyPatch
             monkeypatch.setattr(pricing, "MANY", 1)
             beside = pricer.best(prices)
             found = beam.best(prices)
+            assert all(carried(problem, pattern) for one in (exact, beside) for pattern in (one.pattern, *one.others)), number
             for gain, pattern in found.patterns:
                 assert carried(problem, pattern), (number, pattern)
                 assert gain == pytest.approx(gained(problem, pattern, prices))

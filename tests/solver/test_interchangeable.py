@@ -49,7 +49,7 @@ def most(problem: Problem) -> int:
     placed = []
     for h, shape in enumerate(problem.shapes):
         for _ in range(shape.count):
-            cards = [[] for _ in range(shape.cards)]
+            cards: list[list[cp_model.LinearExprT]] = [[] for _ in range(shape.cards)]
             here: list[tuple[int, cp_model.IntVar]] = []
             for k in shape.fits:
                 kind = problem.kinds[k]
@@ -119,8 +119,8 @@ def test_as_many_places_are_taken_as_a_flow_fills() -> None:
                 named[h, kind] += count * times
         for (h, kind), count in named.items():
             assert kind in problem.shapes[h].fits and count > 0
-        for k, kind in enumerate(problem.kinds):
-            assert sum(count for (_, one), count in named.items() if one == k) <= kind.count, number
+        for k, one_kind in enumerate(problem.kinds):
+            assert sum(count for (_, one), count in named.items() if one == k) <= one_kind.count, number
         for one, members in enumerate(seen.classes):
             flow = max_flow.SimpleMaxFlow()
             for k in members:

@@ -1,4 +1,4 @@
-"""Which kinds may take each other's places, and who takes which? Kinds that need the same are one, for columns.
+"""Which kinds may take each other's places? Those that need the same are one, for columns.
 
 Kinds that differ only in the shapes that suit them (a GPU model, a label) or in the limits that count them have patterns that
 differ in names alone, and there are as many of these as ways to name them. So columns hold places for a class c of kinds, and
@@ -16,9 +16,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 
-from swarm_iac.solver.columns.problem import Cap, Kind, Member, Pattern, Problem, Row
+from swarm_iac.solver.columns.problem import Cap, Member, Pattern, Problem, Row
 
 #: Nodes with a pattern, by (shape, pattern).
 Plan = Counter[tuple[int, Pattern]]
@@ -61,63 +60,48 @@ def interchangeable(problem: Problem) -> Interchangeable:
     classes = tuple(tuple(members) for members in known.values())
     of = {kind: number for number, members in enumerate(classes) for kind in members}
     order = tuple(of[kind] for kind in range(len(problem.kinds)))
-    small = problem if len(classes) == len(order) else _Small(problem, classes, order).problem
+    small = problem if len(classes) == len(order) else _of_classes(problem, classes, order)
     return Interchangeable(problem, small, classes, order)
 
 
-@dataclass(frozen=True)
-class _Small:
-    """How the problem of classes is made."""
-
-    kinds: Problem
-    classes: tuple[tuple[int, ...], ...]
-    of: tuple[int, ...]
-
-    @cached_property
-    def problem(self) -> Problem:
-        several = [number for number, members in enumerate(self.classes) if len(members) > 1]
-        counted = tuple(self._class(members) for members in self.classes)
-        rows = [
-            replace(row, amounts=tuple((self.of[k], amount) for k, amount in row.amounts if self._alone(k)), inside=tuple(
-                (h, tuple((self.of[k], amount) for k, amount in amounts)) for h, amounts in row.inside
-            ))
-            for row in self.kinds.rows
-        ]  # fmt: skip
-        uses: dict[int, list[tuple[int, int]]] = {}
-        for r, row in enumerate(self.kinds.rows):
-            for kind, amount in row.amounts:
-                if not self._alone(kind):
-                    uses.setdefault(kind, []).append((r, amount))
-        fits = [frozenset(shape.fits) for shape in self.kinds.shapes]
-        members: list[Member] = []
-        tops: list[list[tuple[int, int]]] = [list(shape.tops) for shape in self.kinds.shapes]
-        tops = [[(self.of[k], top) for k, top in found] for found in tops]
-        for number in several:
-            groups: dict[tuple[int, ...], list[int]] = {}
-            for h, suited in enumerate(fits):
-                if those := tuple(k for k in self.classes[number] if k in suited):
-                    groups.setdefault(those, []).append(h)
-            for those, shapes in groups.items():
-                link = len(rows)
-                rows.append(Row(0, (), tuple((h, ((number, 1),)) for h in shapes), over=counted[number].value))
-                members += [Member(k, self.kinds.kinds[k].count, ((link, -1), *uses.get(k, ()))) for k in those]
-                if (top := sum(self.kinds.kinds[k].count for k in those)) < counted[number].count:
-                    for h in shapes:
-                        tops[h].append((number, top))
-        shapes_ = tuple(
+def _of_classes(problem: Problem, classes: tuple[tuple[int, ...], ...], of: tuple[int, ...]) -> Problem:
+    """The problem with a kind for each class, the rows that say who takes places, and who may."""
+    alone = [len(classes[of[k]]) == 1 for k in range(len(problem.kinds))]
+    counts = [sum(problem.kinds[k].count for k in members) for members in classes]
+    kinds = tuple(replace(problem.kinds[those[0]], count=count) for those, count in zip(classes, counts, strict=True))
+    rows, uses = list[Row](), dict[int, list[tuple[int, int]]]()
+    for r, row in enumerate(problem.rows):
+        inside = tuple((h, tuple((of[k], amount) for k, amount in amounts)) for h, amounts in row.inside)
+        rows.append(replace(row, amounts=tuple((of[k], amount) for k, amount in row.amounts if alone[k]), inside=inside))
+        for k, amount in row.amounts:
+            if not alone[k]:
+                uses.setdefault(k, []).append((r, amount))
+    fits = [frozenset(shape.fits) for shape in problem.shapes]
+    tops = [[(of[k], top) for k, top in shape.tops] for shape in problem.shapes]
+    members: list[Member] = []
+    for number, those in enumerate(classes):
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for h, suited in enumerate(fits if len(those) > 1 else ()):
+            if suits := tuple(k for k in those if k in suited):
+                groups.setdefault(suits, []).append(h)
+        for suits, shapes in groups.items():
+            link = len(rows)
+            rows.append(Row(0, (), tuple((h, ((number, 1),)) for h in shapes), over=kinds[number].value))
+            members += [Member(k, problem.kinds[k].count, ((link, -1), *uses.get(k, ()))) for k in suits]
+            if (top := sum(problem.kinds[k].count for k in suits)) < counts[number]:
+                for h in shapes:
+                    tops[h].append((number, top))
+    return Problem(
+        kinds,
+        tuple(
             replace(
                 shape,
-                fits=tuple(sorted({self.of[k] for k in shape.fits})),
+                fits=tuple(sorted({of[k] for k in shape.fits})),
                 tops=tuple(sorted(tops[h])),
-                keeps=tuple(replace(keep, kind=self.of[keep.kind]) for keep in shape.keeps),
+                keeps=tuple(replace(keep, kind=of[keep.kind]) for keep in shape.keeps),
             )
-            for h, shape in enumerate(self.kinds.shapes)
-        )
-        return Problem(counted, shapes_, tuple(rows), tuple(members))
-
-    def _alone(self, kind: int) -> bool:
-        return len(self.classes[self.of[kind]]) == 1
-
-    def _class(self, members: tuple[int, ...]) -> Kind:
-        first = self.kinds.kinds[members[0]]
-        return replace(first, count=sum(self.kinds.kinds[k].count for k in members))
+            for h, shape in enumerate(problem.shapes)
+        ),
+        tuple(rows),
+        tuple(members),
+    )
