@@ -36,7 +36,7 @@ HALVINGS, STEP = 3, 1 / 40
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Promising:
     """Patterns with what they gain, the best first; a bound on what any gains, and how much lower it is with each kind."""
 
     patterns: list[tuple[float, Pattern]]
@@ -84,13 +84,13 @@ class Beam:
         self.before = [left - self.sizes[self.sizes <= left] for left in range(self.card + 1)]
         self.hashes = np.random.default_rng(7).integers(1, 2**63, len(self.kinds), dtype=np.uint64)
 
-    def best(self, prices: Sequence[float]) -> Found:
+    def best(self, prices: Sequence[float]) -> Promising:
         """Patterns that gain much at these prices of kinds, and a bound on what any of these kinds gain together."""
         if not self.kinds:
-            return Found([(0.0, ())], 0.0, {})
+            return Promising([(0.0, ())], 0.0, {})
         gains = self.values - np.array([prices[k] for k in self.kinds])
         lead = self._led(gains)
-        return Found(self._search(gains, lead), lead.bound, self._losses(lead))
+        return Promising(self._search(gains, lead), lead.bound, self._losses(lead))
 
     def _losses(self, lead: _Lead) -> dict[int, float]:
         """How much lower the bound is with a replica of each kind: the rest of its card, or other cards, hold the others."""
