@@ -104,7 +104,7 @@ def generate(
             caps: list[Cap] = []
             asked = [h for h in range(len(shapes)) if columns.expected[h] >= least]
             charged = {h: master.charged(h, charges, mixed) for h in asked}
-            for h, priced in _priced(pool, pricers, charged, stop, columns.expected, NEAR * slack / len(shapes)):
+            for h, priced in _priced(pool, pricers, charged, stop, columns.expected, NEAR * slack / max(1, len(shapes))):
                 caps.append(_cap(problem, h, charged[h], priced.bound))
                 total += shapes[h].count * priced.bound
                 stop.spend(priced.spent + _cost(pricers[h], stop))

@@ -34,6 +34,8 @@ ROUNDS = {"quick": 15, "normal": 120, "thorough": 400}
 #: Where there is no time for so many of them, columns place hardly more than greedy did, and take far longer: on a drawn
 #: fleet with time for four 27 s of CPU, and they left out 9 of the 533 GPUs of high priority that greedy had placed.
 LEAST = 5
+#: Filling has so much of it, unless a night is given: a trace where a third names a GPU model ends within 40 s on a slow machine.
+FILLING = 0.85
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ def fill(
 
     if stop.in_rounds(len(shape.fits) for shape in seen.problem.shapes) < LEAST:
         return Answer(start, 0)
-    filled = fill_fleet(seen.problem, rounds=ROUNDS[effort], stop=stop, tell=report)
+    limit = stop if effort == "thorough" else stop.part(FILLING)
+    filled = fill_fleet(seen.problem, rounds=ROUNDS[effort], stop=limit, tell=report)
     found = _admitted(capacity, _named(seen, capacity, filled.nodes))
     rest = {name: left for name in task.free if (left := task.free[name] - capacity.counts[name].total()) > 0}
     rest = {name: left for name, left in rest.items() if not snapshot.requests[name].shared}  # patterns pack cards again

@@ -17,8 +17,6 @@ COLUMNS_OF_LARGE = {"quick": 3.0, "normal": 12.0, "thorough": 200.0}
 #: With fewer nodes than this a large fleet is filled with a part of it, unless a night is given: of four drawn fleets of 260 to
 #: 370 nodes one held 3 GPUs fewer of 1,319 for that, and filling them took 4 s of CPU in place of 78.
 OF_LARGE = 1000
-#: Filling has so much of it, so that a trace where a third names a GPU model ends within 40 s on a slow machine.
-FILLING = 0.85
 #: So much more of it where nothing runs.
 WHERE_NOTHING_RUNS = 2
 #: What each kind of replicas adds to a pricing problem there.
@@ -47,7 +45,7 @@ def columns(snapshot: Snapshot, watch: Watch, *, large: bool = False) -> TimeLim
 
 def filling(snapshot: Snapshot, watch: Watch) -> TimeLimit:
     """How long a large fleet may be filled by columns."""
-    part = 1.0 if snapshot.stack.solve.effort == "thorough" else FILLING * min(1.0, len(snapshot.nodes) / OF_LARGE)
+    part = 1.0 if snapshot.stack.solve.effort == "thorough" else min(1.0, len(snapshot.nodes) / OF_LARGE)
     return columns(snapshot, watch, large=True).part(part)
 
 
