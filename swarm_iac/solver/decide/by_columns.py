@@ -34,7 +34,7 @@ ROUNDS = {"quick": 15, "normal": 120, "thorough": 400}
 #: Where there is no time for so many of them, columns place hardly more than greedy did, and take far longer: on a drawn
 #: fleet with time for four 27 s of CPU, and they left out 9 of the 533 GPUs of high priority that greedy had placed.
 LEAST = 5
-#: Filling has so much of it, unless a night is given: a trace where a third names a GPU model ends within 40 s on a slow machine.
+#: Filling has so much of it, unless a night is given: a trace where a third names GPU models ends in 40 s on a slow machine.
 FILLING = 0.85
 
 
