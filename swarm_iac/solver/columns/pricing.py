@@ -88,7 +88,9 @@ class Pricer:
             first = Priced(pattern, found.bound, others=tuple(pattern for _, pattern in found.patterns))
             if found.bound - gain < max(near, 1 / FINE):
                 return first
-            used = [k for k in used if found.bound - found.losses[k] >= gain - 1e-9 * found.bound]
+            # No pattern with any of the others gains more. Dominance comes after: it is by kinds that are not left out.
+            able = {k: one for k, one in gains.items() if found.bound - found.losses[k] >= gain - 1e-9 * found.bound}
+            used = self._undominated(able)
             least = math.floor(gain * FINE)
         model = cp_model.CpModel()
         x = {k: model.new_int_var(0, self.tops[k], "") for k in used}
