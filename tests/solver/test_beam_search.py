@@ -8,7 +8,7 @@ import random
 import pytest
 
 from swarm_iac.model.device import WHOLE
-from swarm_iac.solver.columns import pricing
+from swarm_iac.solver.columns import beam_search, pricing
 from swarm_iac.solver.columns.beam_search import Beam
 from swarm_iac.solver.columns.pricing import Pricer
 from swarm_iac.solver.columns.problem import Kind, Pattern, Problem, Shape
@@ -101,3 +101,14 @@ def test_a_bound_holds_where_kinds_are_nearly_worth_the_same(monkeypatch: pytest
         pricer = Pricer(Problem(kinds, (shape,), ()), 0)
         prices = [rng.choice((0, 0, 1, 2)) / pricing.FINE + rng.choice((0, rng.random() / pricing.FINE)) for _ in kinds]
         assert pricer.best(prices).bound >= pricer.beam.best(prices).patterns[0][0] - 1e-9, number
+
+
+def test_a_node_may_hold_more_replicas_than_the_search_is_deep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pricing, "MANY", 1)
+    many = beam_search.DEEP + 20
+    small = Kind(worth=0, count=2 * many, cards=0, share=WHOLE, need=(1,), most=0, value=10)
+    other = Kind(worth=0, count=1, cards=1, share=WHOLE, need=(5,), most=0, value=60)
+    pricer = Pricer(Problem((small, other), (Shape(1, 1, (many,), (0, 1)),), ()), 0)
+    found = pricer.beam.best([0.0, 0.0])
+    assert found.patterns[0] == (pytest.approx(10 * beam_search.DEEP + 50), ((0, beam_search.DEEP - 1), (1, 1)))
+    assert dict(pricer.best([0.0, 0.0]).pattern) == {0: many - 5, 1: 1}

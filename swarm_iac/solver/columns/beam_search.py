@@ -179,6 +179,8 @@ class Beam:
             left[taken & (taken.cumsum(axis=1) <= cards[item][:, None])] = 0
             shared = np.flatnonzero(parts[item])
             left[shared, (left[shared] == chosen_card[shared][:, None]).argmax(axis=1)] -= shares[item][shared]
+        else:  # what is as deep as that may hold more
+            ends += [(float(one @ known), one) for one in counts]
         ends.sort(key=lambda one: -one[0])
         found: dict[Pattern, float] = {}
         for gain, placed in ends[: 2 * MANY]:
