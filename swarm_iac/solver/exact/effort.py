@@ -50,7 +50,7 @@ def filling(snapshot: Snapshot, watch: Watch) -> TimeLimit:
 
 
 #: A large fleet on which nothing runs: of emptying a few nodes and filling them again.
-RUINED = {"quick": 0.5, "normal": 2.0, "thorough": 40.0}
+RUINED = {"quick": 0.5, "normal": 3.0, "thorough": 40.0}
 #: The same of solving the relaxation that leads to a placement.
 GUIDED = {"quick": 0.2, "normal": 1.0, "thorough": 10.0}
 #: And of deciding a few nodes again, exactly, for each choice of variants. Without variants four drawn ones that are over-full

@@ -64,12 +64,13 @@ def improved(snapshot: Snapshot, counts: Pairs, left: float, stop: Callable[[], 
         request = snapshot.requests[_one(chance, short)]
         if not places[request.name]:
             continue
-        task, rest = _ruined(now, _chosen(chance, request, places[request.name], now), places)
+        task, rest, freed = _ruined(now, _chosen(chance, request, places[request.name], now), places)
         order = _order(chance, task, request)
         left -= TRIED * len(order)
-        found = rest + one_pass(task, order)
-        if (worth := value(snapshot, found)) >= now.value:
-            now = _Placed(snapshot, found, capacity_with(snapshot, found), worth)
+        placed = one_pass(task, order)
+        found = rest + placed
+        if found != now.counts and (worth := value(snapshot, found)) >= now.value:
+            now = _Placed(snapshot, found, _capacity(task, rest, placed, freed), worth)
     return now.counts
 
 
@@ -97,8 +98,11 @@ def _chosen(chance: Chance, request: WorkloadRequest, places: list[str], now: _P
     return set(sorted(places, key=lambda node: chance())[:count])
 
 
-def _ruined(now: _Placed, nodes: set[str], places: Mapping[str, list[str]]) -> tuple[Task, Pairs]:
-    """The task of filling these nodes again, and what stands beside them: who has to be together goes or stays as a whole."""
+def _ruined(now: _Placed, nodes: set[str], places: Mapping[str, list[str]]) -> tuple[Task, Pairs, set[str]]:
+    """The task of filling these nodes again, what stands beside them, and all nodes that somebody left.
+
+    Who has to be together goes or stays as a whole.
+    """
     snapshot = now.snapshot
     gone = {pair for pair in now.counts if pair[1] in nodes}
     whole = {name for name, _ in gone if _bound(snapshot.requests[name])}
@@ -117,7 +121,22 @@ def _ruined(now: _Placed, nodes: set[str], places: Mapping[str, list[str]]) -> t
         for name, request in snapshot.requests.items()
         if done[name] < request.members and not (request.gang and done[name]) and not freed.isdisjoint(places[name])
     }
-    return Task(snapshot, capacity, free), rest
+    return Task(snapshot, capacity, free), rest, freed
+
+
+def _capacity(task: Task, rest: Pairs, placed: Pairs, freed: set[str]) -> FreeCapacity:
+    """As `capacity_with`, in a tenth of the time: what was free beside `rest`, less what was `placed`.
+
+    Parts of GPUs are packed again on nodes that somebody left or came to.
+    """
+    requests, nodes, capacity = task.snapshot.requests, task.snapshot.nodes, task.base
+    changed = freed | {node for _, node in placed}
+    pieces: Pairs = Counter({pair: n for pair, n in rest.items() if pair[1] in changed and requests[pair[0]].in_pieces})
+    for (name, node), count in pieces.items():
+        capacity.take(requests[name], nodes[node], -count)
+    for (name, node), count in sorted((pieces + placed).items(), key=lambda one: (-requests[one[0][0]].share, one[0])):
+        capacity.take(requests[name], nodes[node], count)
+    return capacity
 
 
 def _bound(request: WorkloadRequest) -> bool:

@@ -64,6 +64,8 @@ class Slots:
         for model, _ in request.models:
             caps = np.where(self.model == model, np.minimum(caps, max(0, capacity.by_model(request, model))), caps)
         for group in request.groups:
+            if group.of.together:
+                caps = self._beside(request, group.level, caps)
             if group.each is not None:
                 caps = np.minimum(caps, group.each)
                 there, numbers = held(capacity, request, group.level), self.groups(group.level)
@@ -72,6 +74,13 @@ class Slots:
                     same = numbers == numbers[self.index[node]]
                     caps[same] = np.minimum(caps[same], left)
         return np.maximum(caps, 0)
+
+    def _beside(self, request: WorkloadRequest, level: Level, caps: Ints) -> Ints:
+        """Nothing outside the group where its replicas stand already, and nothing at all where they stand in several."""
+        numbers = self.groups(level)
+        for node in self.capacity.counts[request.name]:
+            caps = np.where(numbers == numbers[self.index[node]], caps, 0)
+        return caps
 
     def able(self, request: WorkloadRequest) -> list[str]:
         """The nodes that may have capacity for one more, and suit it."""
