@@ -157,6 +157,19 @@ def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
     return Unproven(found, bounded if partly else None)
 
 
+def bounded_anew(
+    snapshot: Snapshot, classified: Classified, most: dict[str, int], counts: Pairs, watch: Watch, times: int
+) -> tuple[Goal, ...]:
+    """What is placed with its bounds, some of it placed again: bounds beside what was there before say too little."""
+    watch.phase("bounding what any placement could hold")
+    what, effort = "change" if snapshot.running else "from nothing", snapshot.stack.solve.effort
+    deep = not snapshot.running or effort == "thorough" or times > 1
+    limit = columns(snapshot, watch, large=True)
+    bounds = level_bounds(snapshot, counts, most, effort, limit.part(BOUNDS[what] * times), classified=classified)
+    bounds = with_others(snapshot, counts, most, classified, bounds, limit.part(OTHERS[what] * times), replicas=deep)
+    return goals_of_large(snapshot, counts, most, bounds)
+
+
 def solution_of(
     snapshot: Snapshot,
     classified: Classified,

@@ -26,6 +26,8 @@ from swarm_iac.solver.solution import Solution
 
 #: The digest in a proof whose placement may still change.
 UNSIGNED = ""
+#: Parameters of a proof whose placement had to be changed after all searches: it is not said to be optimal.
+PLACED_AGAIN = frozenset({"numa", "balance"})
 
 
 def proof_of(stack: Stack, found: Found, *, cut: bool, stopped: bool) -> Proof:
@@ -67,7 +69,8 @@ def with_goals(solution: Solution, goals: Sequence[Goal], *, stopped: bool) -> S
     known = {goal.name: goal for goal in goals}
     shown = tuple(known.get(goal.name, goal) for goal in solution.proof.goals)
     parameters = {**solution.proof.parameters, **({"cut": "by hand"} if stopped else {})}
-    update = {"goals": shown, "optimal": all(goal.value == goal.bound for goal in shown), "parameters": parameters}
+    optimal = all(goal.value == goal.bound for goal in shown) and not PLACED_AGAIN & parameters.keys()
+    update = {"goals": shown, "optimal": optimal, "parameters": parameters}
     return solution.model_copy(update={"proof": solution.proof.model_copy(update=update)})
 
 

@@ -27,9 +27,10 @@ from swarm_iac.solver.bounds.gpu_bounds import Bounds
 from swarm_iac.solver.decide import locality
 from swarm_iac.solver.decide.by_columns import goals as goals_of_large
 from swarm_iac.solver.decide.filling_again import filled_again
-from swarm_iac.solver.decide.large import Unproven, changed, filled, solution_of, with_devices
+from swarm_iac.solver.decide.large import Unproven, bounded_anew, changed, filled, solution_of, with_devices
 from swarm_iac.solver.decide.moves import moves_with_causes
 from swarm_iac.solver.decide.proofs import (
+    PLACED_AGAIN,
     failed_after,
     proof_of,
     still_bounded,
@@ -148,7 +149,12 @@ def unexplained(
             assert bounded is not None, "asked only where bounds are not known"
             with listening() as later:
                 try:
-                    told = settled(with_goals(decided.solution, bounded(times), stopped=watch.stopped))
+                    if PLACED_AGAIN & found.proof.parameters.keys():
+                        counts: Pairs = Counter((a.workload, a.node) for a in found.placement.allocations)
+                        goals = bounded_anew(snapshot, classified, most, counts, watch, times)
+                        told = with_goals(found, goals, stopped=watch.stopped)
+                    else:
+                        told = settled(with_goals(decided.solution, bounded(times), stopped=watch.stopped))
                 except Exception as error:
                     told = failed_after(found, error)
                 if told.placement != found.placement:  # ended by hand meanwhile: what was decided stands
