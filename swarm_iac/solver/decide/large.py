@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from types import MappingProxyType
 
@@ -18,7 +18,7 @@ from swarm_iac.solver.decide.clearing import cleared, decided_beside, exchanged,
 from swarm_iac.solver.decide.guided import guided
 from swarm_iac.solver.decide.moves import moves_with_causes
 from swarm_iac.solver.decide.proofs import UNSIGNED, preferences
-from swarm_iac.solver.decide.small import complete
+from swarm_iac.solver.decide.small import AGAIN, complete
 from swarm_iac.solver.exact.effort import (
     BESIDE,
     BOUNDS,
@@ -40,9 +40,10 @@ from swarm_iac.solver.repair.kinds import simple
 from swarm_iac.solver.repair.neighbourhood import short
 from swarm_iac.solver.repair.restoring import restored
 from swarm_iac.solver.repair.ruin_recreate import improved, value
-from swarm_iac.solver.repair.undo_moves import eased
+from swarm_iac.solver.repair.undo_moves import eased, net
+from swarm_iac.solver.repair.unsplitting import split_pairs, unsplit
 from swarm_iac.solver.snapshot.snapshot import Snapshot
-from swarm_iac.solver.snapshot.tasks import Classified, Pairs, fixed_by, repair_task
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload, fixed_by, repair_task
 from swarm_iac.solver.snapshot.value import total
 from swarm_iac.solver.solution import Solution
 
@@ -134,8 +135,13 @@ def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
         if not snapshot.shares:  # where teams share GPUs, no bound says that nothing more is to be had
             known = of_levels(counts)
         watch.phase("freeing capacity for pending work")
-        counts, rounds = cleared(snapshot, classified, most, counts, watch, FREED[effort], known, EACH)
-        counts = eased(snapshot, classified, restored(snapshot, classified, counts, watch.ended))
+
+        def freed(snapshot: Snapshot) -> tuple[Pairs, int]:
+            found, rounds = cleared(snapshot, classified, most, before, watch, FREED[effort], known, EACH)
+            return eased(snapshot, classified, restored(snapshot, classified, found, watch.ended)), rounds
+
+        counts, rounds = freed(snapshot)
+        counts = _on_one(snapshot, classified, counts, freed, watch)
         if not watch.stopped:
             counts = kept_first(snapshot, classified, counts, watch.ended)
     watch.phase("counting the fewest moves")
@@ -155,6 +161,28 @@ def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
         return goals_of_large(snapshot, counts, most, others)
 
     return Unproven(found, bounded if partly else None)
+
+
+def _on_one(
+    snapshot: Snapshot, classified: Classified, counts: Pairs, freed: Callable[[Snapshot], tuple[Pairs, int]], watch: Watch
+) -> Pairs:
+    """The placement with nobody split who has to be on one NUMA node, or on linked GPUs.
+
+    Where they find no place elsewhere for it, capacity is freed again, with no place for them where they were split: of what
+    was freed nothing would be left else.
+    """
+    found: list[Pairs] = []
+    barred = frozenset[tuple[str, str]]()
+    while pairs := split_pairs(snapshot, classified, counts):
+        found.append(unsplit(snapshot, classified, counts, watch.ended))
+        whole = by_workload(found[-1]) == by_workload(counts)
+        if whole or len(found) > AGAIN or watch.stopped or pairs <= barred:
+            break
+        barred |= pairs
+        counts, _ = freed(replace(snapshot, barred=barred))
+    else:
+        found.append(counts)
+    return max(found, key=lambda one: net(snapshot, classified, one))
 
 
 def bounded_anew(
