@@ -15,7 +15,8 @@ from swarm_iac.limits import judge
 from swarm_iac.model.device import gpu, whole_gpus
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver import solve, solve_keeping, why
+from swarm_iac.solver import Scale, solve, solve_keeping, why
+from swarm_iac.solver.decide import large
 from swarm_iac.solver.exact.fleet_model import FleetModel
 from swarm_iac.solver.repair import unsplitting
 from swarm_iac.solver.repair.greedy import greedy
@@ -75,8 +76,8 @@ def test_with_two_free_on_each_socket_it_waits_and_says_so() -> None:
     assert "new-0" in solve(plain, last).placement.by_name()
 
 
-def test_where_parts_lie_on_both_numa_nodes_another_node_is_freed() -> None:
-    """A search counts no cards of parts, so it sees two whole GPUs on one NUMA node of n1; there is one on each."""
+def parts_on_both() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], Placement]:
+    """Nodes, workloads, shapes and where these run: n1 and n2 have a GPU on each NUMA node that is held, or a part of one."""
     shapes = {"h": {"gpus": "4 x H100", "numa": 2, "vcpus": 64, "memory": "256 GB"}}
     shapes["s"] = {"gpus": "1 x H100", "vcpus": 64, "memory": "256 GB"}
     nodes = {"n1": {"hardware": "h"}, "n2": {"hardware": "h"}, "n3": {"hardware": "s"}}
@@ -89,12 +90,32 @@ def test_where_parts_lie_on_both_numa_nodes_another_node_is_freed() -> None:
             for name, (node, one) in places.items()
         )
     )
+    return nodes, works, shapes, last
+
+
+@pytest.mark.parametrize("scale", [Scale(), Scale(pairs=0, nodes=0)], ids=["small", "large"])
+def test_where_parts_lie_on_both_numa_nodes_another_node_is_freed(scale: Scale) -> None:
+    """A search counts no cards of parts, so it sees two whole GPUs on one NUMA node of n1; there is one on each."""
+    nodes, works, shapes, last = parts_on_both()
     stack = stack_of(nodes, works | {"new": each(2, 4, **SINGLE)}, hardware=shapes, solve={"moves": 1})
-    found = solve(stack, last)
+    found = solve(stack, last, scale=scale)
     assert not found.placement.unplaced
     assert found.placement.by_name()["new-0"].node == "n2"
     assert [move.name for move in found.moves if move.target] in (["m-0"], ["n-0"])
     sound(stack, found.placement)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["while it is decided", "afterwards"])
+def test_what_is_left_after_one_came_out_split_is_bounded_on_a_large_fleet(late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a move it waits. Nine GPUs hold no eighteen of low priority, which counting each workload alone would allow."""
+    nodes, works, shapes, last = parts_on_both()
+    works |= {"new": each(2, 4, **SINGLE), **{name: each(1, 1, replicas=9, priority="low") for name in ("x", "y")}}
+    if late:
+        monkeypatch.setattr(large, "_on_one", lambda snapshot, classified, counts, freed, watch: counts)
+    found = solve(stack_of(nodes, works, hardware=shapes, solve={"moves": 0}), last, scale=Scale(pairs=0, nodes=0))
+    assert ("numa" in found.proof.parameters) is late
+    (low,) = (goal for goal in found.proof.goals if goal.name == "low_placed_gpu_milli")
+    assert 0 < low.value <= low.bound <= 9000
 
 
 def test_where_a_replica_came_out_split_no_search_puts_a_new_one_again() -> None:
