@@ -47,6 +47,8 @@ from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload, fixe
 from swarm_iac.solver.snapshot.value import total
 from swarm_iac.solver.solution import Solution
 
+#: The part of the effort of freeing capacity that freeing it again has.
+AFRESH = 0.5
 #: The goals of a placement with what bounds them; with so many times the usual effort.
 Bounded = Callable[[int], tuple[Goal, ...]]
 
@@ -136,12 +138,12 @@ def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
             known = of_levels(counts)
         watch.phase("freeing capacity for pending work")
 
-        def freed(snapshot: Snapshot) -> tuple[Pairs, int]:
-            found, rounds = cleared(snapshot, classified, most, before, watch, FREED[effort], known, EACH)
+        def freed(snapshot: Snapshot, part: float = 1.0) -> tuple[Pairs, int]:
+            found, rounds = cleared(snapshot, classified, most, before, watch, FREED[effort] * part, known, EACH)
             return eased(snapshot, classified, restored(snapshot, classified, found, watch.ended)), rounds
 
         counts, rounds = freed(snapshot)
-        counts = _on_one(snapshot, classified, counts, freed, watch)
+        counts = _on_one(snapshot, classified, counts, lambda barred: freed(barred, AFRESH)[0], watch)
         if not watch.stopped:
             counts = kept_first(snapshot, classified, counts, watch.ended)
     watch.phase("counting the fewest moves")
@@ -164,7 +166,7 @@ def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
 
 
 def _on_one(
-    snapshot: Snapshot, classified: Classified, counts: Pairs, freed: Callable[[Snapshot], tuple[Pairs, int]], watch: Watch
+    snapshot: Snapshot, classified: Classified, counts: Pairs, freed: Callable[[Snapshot], Pairs], watch: Watch
 ) -> Pairs:
     """The placement with nobody split who has to be on one NUMA node, or on linked GPUs.
 
@@ -179,7 +181,7 @@ def _on_one(
         if whole or len(found) > AGAIN or watch.stopped or pairs <= barred:
             break
         barred |= pairs
-        counts, _ = freed(replace(snapshot, barred=barred))
+        counts = freed(replace(snapshot, barred=barred))
     else:
         found.append(counts)
     return max(found, key=lambda one: net(snapshot, classified, one))
