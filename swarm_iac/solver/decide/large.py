@@ -175,7 +175,7 @@ def _on_one(
     """
     found: list[Pairs] = []
     barred = frozenset[tuple[str, str]]()
-    while pairs := split_pairs(snapshot, classified, counts):
+    while not watch.stopped and (pairs := split_pairs(snapshot, classified, counts)):
         found.append(unsplit(snapshot, classified, counts, watch.ended))
         whole = by_workload(found[-1]) == by_workload(counts)
         if whole or len(found) > AGAIN or watch.stopped or pairs <= barred:
