@@ -78,8 +78,8 @@ class Slots:
     def _beside(self, request: WorkloadRequest, level: Level, caps: Ints) -> Ints:
         """Nothing outside the group where its replicas stand already, and nothing at all where they stand in several."""
         numbers = self.groups(level)
-        for node in self.capacity.counts[request.name]:
-            caps = np.where(numbers == numbers[self.index[node]], caps, 0)
+        for group in {int(numbers[self.index[node]]) for node in self.capacity.counts[request.name]}:
+            caps = np.where(numbers == group, caps, 0)
         return caps
 
     def able(self, request: WorkloadRequest) -> list[str]:
