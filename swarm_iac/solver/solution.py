@@ -42,6 +42,7 @@ class Fix(Value):
     restarts: tuple[str, ...] = Field(default=(), description="Running ones that get other GPUs or NUMA nodes where they are.")
     stops: tuple[str, ...] = Field(default=(), description="Running allocations that lose their place.")
     displaced: tuple[str, ...] = Field(default=(), description="What would get a place without it, and does not run yet.")
+    dropped: tuple[str, ...] = Field(default=(), description="The same that is no longer asked for with it.")
 
 
 class RunnerUp(Value):

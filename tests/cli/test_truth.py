@@ -190,6 +190,9 @@ def test_a_cure_is_told_as_the_what_if_that_it_names_shows_it(tmp_path: Path) ->
     assert (cure.stops, cure.moves, cure.displaced) == ((), (), ("big-0",))
     lines = "\n".join(why_text.lines(answer, now, ""))
     assert "leaves big-0 pending" in lines and "stops big-0" not in lines
+    fewer = fixes["workloads.big.replicas=0"]  # what nobody asks for is not pending
+    assert (fewer.stops, fewer.displaced, fewer.dropped) == ((), (), ("big-0",))
+    assert "drops big-0" in lines
 
 
 def test_a_stop_by_a_users_limit_names_who_used_it_up(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ class InVariants:
         few = len(written_as.workloads) * len(written_as.nodes) <= PAIRS
         varied = {name for name, workload in written_as.workloads.items() if workload.variants and few}
         for fix in fixes:
-            names = {*fix.displaced, *fix.stops, *fix.restarts, *(one.name for one in fix.moves)}
+            names = {*fix.displaced, *fix.dropped, *fix.stops, *fix.restarts, *(one.name for one in fix.moves)}
             then = self._solved(fix) if any(name.rpartition("-")[0] in varied for name in names) else None
             if then is None:
                 yield fix

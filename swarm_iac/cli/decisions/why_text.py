@@ -345,6 +345,8 @@ def _price(fix: Fix, decision: Decision) -> Iterator[str]:
                 yield f"      {verb} {', '.join(texts)}{' (also without the edit)' if anyway else ''}"
     if fix.displaced:
         yield f"      leaves {', '.join(fix.displaced)} pending"
+    if fix.dropped:
+        yield f"      drops {', '.join(fix.dropped)}"
 
 
 def missed(fix: Fix, decision: Decision) -> int:

@@ -140,12 +140,21 @@ def price(
     gone = [a.name for a in placement.going() if a.name not in now and a.workload not in {workload, *others}]
     waited = {*_pending(placement)}
     gone += [name for name in _pending(found.placement, others - {workload}) if name not in waited]
+    new = [name for name in gone if name not in ran]
     return {
         "moves": moves,
         "restarts": tuple(was.name for was, to in both if was.gpus != to.gpus or not set(was.numa) <= set(to.numa)),
         "stops": tuple(name for name in ran if name not in now),
-        "displaced": tuple(name for name in gone if name not in ran),
+        "displaced": tuple(name for name in new if _wanted(stack, name)),
+        "dropped": tuple(name for name in new if not _wanted(stack, name)),
     }
+
+
+def _wanted(stack: Stack, name: str) -> bool:
+    """Does the stack ask for this replica?"""
+    workload, _, number = name.rpartition("-")
+    asked = stack.workloads.get(workload)
+    return asked is not None and int(number) < max(asked.members, asked.replicas.most)
 
 
 def _pending(placement: Placement, of: Set[str] | None = None) -> list[str]:
@@ -220,9 +229,13 @@ class _Found:
         """The cheapest of each kind."""
         found: list[Fix] = []
         for made in self.fixes.values():
-            made.sort(key=lambda one: (len(one[1].stops) + len(one[1].displaced), len(one[1].moves), one[0]))
+            made.sort(key=lambda one: (_lost(one[1]), len(one[1].moves), one[0]))
             found += [fix for _, fix in made[: self.most]]
         return tuple(found)
+
+
+def _lost(fix: Fix) -> int:
+    return len(fix.stops) + len(fix.displaced) + len(fix.dropped)
 
 
 def _tried(bench: Bench, found: _Found) -> None:
