@@ -147,9 +147,17 @@ def _guaranteed(
         kept = {name: min(totals[name], placed[name]) * _lowest(snapshot, name) for name in mine}
         above = {name: count for name, count in weighed.items() if snapshot.requests[name].priority > level}
         held = _held(snapshot, Counter(above) + Counter(kept), level)
+        if snapshot.stack.solve.reclaim:
+            held |= _of_outer(snapshot, _held(snapshot, weighed, level))
         if any(totals[name] for name in mine) and any(could[team] for team in snapshot.shares.guarantees):
             found.append(sum(min(most, could[team], held[team]) for team, most in snapshot.shares.guarantees.items()))
     return found
+
+
+def _of_outer(snapshot: Snapshot, held: Counter[str]) -> Counter[str]:
+    """Of those alone that have teams inside them."""
+    assert snapshot.shares is not None
+    return Counter({team: held[team] for line in snapshot.shares.lines.values() for team in line[:-1]})
 
 
 def _of_shares(
@@ -163,6 +171,10 @@ def _of_shares(
     least = {n: _lowest(snapshot, n) for n in snapshot.requests}
     ran = _held(snapshot, {n: least[n] * min(len(snapshot.running.get(n, ())), placed[n]) for n in least}, level)
     may = _held(snapshot, {n: least[n] * min(stays[n], placed[n]) for n in least}, level)
+    # What is lent inside a team may be called back inside it: what is new counts for it, up to what ran and what may stay.
+    new, did = _of_outer(snapshot, held), _held(snapshot, {n: least[n] * len(snapshot.running.get(n, ())) for n in least}, level)
+    ran |= new & did
+    may |= new & _held(snapshot, {n: least[n] * stays[n] for n in least}, level)
     leaves = any(
         len(snapshot.running.get(one.name, ())) > stays[one.name]
         for one in snapshot.requests.values()

@@ -8,13 +8,17 @@
 `_2` and on: teams inside one other, and so on; those further outside come first. What a team holds counts in those around
 it. due_t is worked out before (`shares`); a GPU counts as much as it is held in part, times the weight of its node
 (`Entitlements.weights`). Of what ran it counts the least weight of the nodes on which the workload runs.
+
+Of a team around others, what is new counts as well in stay_t and ran_t, up to what could stay and what ran: one inside it
+calls back what another one inside it was lent, and the team around both has lost nothing. In `guaranteed` so with
+`solve.reclaim` alone.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.backend.cpsat import cp_model
@@ -26,6 +30,18 @@ from swarm_iac.solver.snapshot.value import size
 
 #: Of each workload its variables, and what each replica of them weighs.
 Vars = Mapping[str, list[tuple[cp_model.IntVar, int]]]
+
+
+@dataclass(frozen=True)
+class _Counting:
+    """What counts as held: of each workload the variables, what is fixed, and how much all of it could be."""
+
+    variables: Vars
+    fixed: Mapping[str, int]
+    most_of: Callable[[str], int]
+
+    def could(self, workload: str) -> int:
+        return max(self.fixed[workload], self.most_of(workload))
 
 
 class TeamGoals:
@@ -44,6 +60,7 @@ class TeamGoals:
         self.fixed = {name: base[name].total() for name in snapshot.requests}
         self.weighed = {name: sum(of.of(node) * n for node, n in base[name].items()) for name in snapshot.requests}
         self.placed: Vars = {name: self._weighed(name) for name in snapshot.requests}
+        self.all = _Counting(self.placed, self.weighed, self._possible)
 
     def _weighed(self, workload: str) -> list[tuple[cp_model.IntVar, int]]:
         nodes = self.fleet.by_request.get(workload, ())
@@ -74,7 +91,8 @@ class TeamGoals:
         def most_of(workload: str) -> int:
             return self._possible(workload) if requests[workload].priority > priority else self._stay(workload)
 
-        aim = self._aim(f"{level}_guaranteed", most, above | of_level, priority, fixed, most_of)
+        counting = _Counting(above | of_level, fixed, most_of)
+        aim = self._aim(f"{level}_guaranteed", most, counting, priority, self.all if self.shares.reclaim else counting)
         return [replace(aim, runs=True)]
 
     def kept(self, level: str, priority: int) -> list[Aim]:
@@ -93,12 +111,13 @@ class TeamGoals:
     ) -> list[Aim]:
         variables = {workload: [(var, self.lowest[workload])] for workload, var in least.items()}
         fixed = {workload: count * self.lowest[workload] for workload, count in self.fixed.items()}
-        return [replace(aim, runs=True) for aim in self._at_each_depth(name, variables, priority, fixed, most_of)]
+        aims = self._at_each_depth(name, _Counting(variables, fixed, most_of), priority, self.all)
+        return [replace(aim, runs=True) for aim in aims]
 
     def within(self, level: str, priority: int) -> list[Aim]:
         """Of all that is placed."""
         known = priority in self.shares.due
-        return self._at_each_depth(f"{level}_share", self.placed, priority, self.weighed, self._possible) if known else []
+        return self._at_each_depth(f"{level}_share", self.all, priority, self.all) if known else []
 
     def _possible(self, workload: str) -> int:
         snapshot = self.fleet.task.snapshot
@@ -111,15 +130,13 @@ class TeamGoals:
         ran = self.fixed[workload] + self.fleet.task.running[workload]
         return min(ran, self.possible[workload]) * self.lowest[workload]
 
-    def _at_each_depth(
-        self, name: str, variables: Vars, priority: int, fixed: Mapping[str, int], most_of: Callable[[str], int]
-    ) -> list[Aim]:
+    def _at_each_depth(self, name: str, counting: _Counting, priority: int, around: _Counting) -> list[Aim]:
         """Teams inside one other hold no more than it does; where they are due no more either, its goal bounds theirs."""
         found: list[Aim] = []
         due = self.shares.due[priority]
         for depth in range(self.shares.depth):
             most = {team: due[team] for team in self.shares.at(depth)}
-            aim = self._aim(f"{name}_{depth + 1}" if depth else name, most, variables, priority, fixed, most_of)
+            aim = self._aim(f"{name}_{depth + 1}" if depth else name, most, counting, priority, around)
             found.append(replace(aim, inside=found[-1].name) if depth and self.shares.divided(depth, priority) else aim)
         return found
 
@@ -131,35 +148,38 @@ class TeamGoals:
                     found[team] += size(request) * count(name)
         return found
 
-    def _aim(
-        self,
-        name: str,
-        most: Mapping[str, int],
-        variables: Vars,
-        priority: int,
-        constant_of: Mapping[str, int],
-        most_of: Callable[[str], int],
-    ) -> Aim:
-        """Σ_t min(most_t, fixed_t + Σ_w,n size_w · weight_n · variable_w,n), in whole GPUs where nobody asks for parts."""
+    def _aim(self, name: str, most: Mapping[str, int], counting: _Counting, priority: int, around: _Counting) -> Aim:
+        """Σ_t min(most_t, fixed_t + Σ_w,n size_w · weight_n · variable_w,n), in whole GPUs where nobody asks for parts.
+
+        `around`: what counts for teams around others, up to as much as `counting` could be.
+        """
         requests = self.fleet.task.snapshot.requests
+        outer = self.shares.around.intersection(most) if around is not counting else frozenset[str]()
+        tables = (counting, around) if outer else (counting,)
         terms: dict[str, Terms] = defaultdict(list)
-        for workload, found in variables.items():
-            request = requests[workload]
-            if request.priority >= priority and size(request):
-                for team in self.shares.lines[request.user]:
-                    terms[team] += [(var, size(request) // self.unit * weight) for var, weight in found]
-        fixed = self._by_team(lambda workload: constant_of[workload], priority)
-        could = self._by_team(lambda workload: max(constant_of[workload], most_of(workload)), priority)
+        for i, table in enumerate(tables):
+            for workload, found in table.variables.items():
+                request = requests[workload]
+                if request.priority >= priority and size(request):
+                    for team in self.shares.lines[request.user]:
+                        if i == (team in outer):
+                            terms[team] += [(var, size(request) // self.unit * weight) for var, weight in found]
+        fixed = [self._by_team(table.fixed.__getitem__, priority) for table in tables]
+        could = [self._by_team(table.could, priority) for table in tables]
         value: Terms = []
         constant = best = 0
         for team, amount in most.items():
-            has = min(fixed[team], amount) // self.unit
-            left = amount // self.unit - has
+            i = team in outer
+            most_held = min(amount, could[0][team]) if i else amount
+            has = min(fixed[i][team], most_held) // self.unit
+            left = most_held // self.unit - has
             constant += has
-            best += min(left, could[team] // self.unit - has)
+            best += min(left, could[i][team] // self.unit - has)
             if left > 0 and terms[team]:
                 value.append((self._least(f"{name}[{team}]", left, terms[team]), 1))
-        counts = frozenset(w for w in variables if requests[w].priority >= priority and size(requests[w]))
+        counts = frozenset(
+            w for table in tables for w in table.variables if requests[w].priority >= priority and size(requests[w])
+        )
         return Aim(name, value, constant, 1, constant + best, counts=counts, due=True)
 
     def _least(self, name: str, most: int, terms: Terms) -> cp_model.IntVar:

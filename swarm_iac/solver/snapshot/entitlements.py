@@ -32,6 +32,11 @@ class Entitlements:
         """How many teams are one inside the other at most."""
         return max(map(len, self.lines.values()), default=0)
 
+    @property
+    def around(self) -> frozenset[str]:
+        """The teams that have teams inside them."""
+        return frozenset(team for line in self.lines.values() for team in line[:-1])
+
     def at(self, depth: int) -> tuple[str, ...]:
         """The teams that are inside so many others."""
         return tuple(dict.fromkeys(line[depth] for line in self.lines.values() if len(line) > depth))
