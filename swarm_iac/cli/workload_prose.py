@@ -67,6 +67,11 @@ where that costs nothing that comes first. Each label counts one for each replic
 as `preferred`. `near` comes before it. `prefer_apart: rack` (`node`, `site`) is that of `apart`: workloads that say so come to
 racks without another one of them; the proof shows as `beside` how many do not, between the other two.
 
+**With others**: `place: {prefer_with: [cache]}` brings new replicas to nodes where `cache` has one, `{rack: [cache]}` to racks,
+and a new `cache` to where most of those are that have none. It is a preference as well, and a rule nowhere: to demand it, give
+the nodes a label and let both `select` it. Each workload that is named counts one for each replica without it; the proof shows
+the sum as `alone`, after `near`. Two may name each other.
+
 **A range** in a request, `vcpus: 2..8` or `egress: 1..10 Gbit/s`, guarantees its lower end and allows its upper end.
 Everything that is counted counts the guarantee: what fits on a node, an uplink, limits, locks. The rest is lent by the
 kernel while others leave it idle, and taken back within milliseconds (CPU) or a second (network, each direction by itself);

@@ -77,6 +77,12 @@ def score(snapshot: Snapshot, classified: Classified, counts: Counter[tuple[str,
     waste = sum(c * overqualification(snapshot, snapshot.requests[n], snapshot.nodes[b]) for (n, b), c in counts.items())
     near = -sum(max(0, len({_where(snapshot, b, w.place.near) for (n, b), c in counts.items() if n == name and c}) - 1)
                 for name, w in snapshot.stack.workloads.items() if w.place.near)  # fmt: skip
+    alone = 0
+    for name, w in snapshot.stack.workloads.items():
+        for level, others in w.place.prefer_with.items():
+            for other in others:
+                there = {_where(snapshot, b, level) for (n, b), c in counts.items() if n == other and c}
+                alone -= sum(c for (n, b), c in counts.items() if n == name and _where(snapshot, b, level) not in there)
     beside = 0
     for level in ("node", "rack", "site"):
         those = {name for name, w in snapshot.stack.workloads.items() if w.place.prefer_apart == level}
@@ -87,7 +93,7 @@ def score(snapshot: Snapshot, classified: Classified, counts: Counter[tuple[str,
     labels = {name: dict(node.labels) | {"rack": node.rack, "site": node.site} for name, node in snapshot.stack.nodes.items()}
     lacks = -sum(c for (n, b), c in counts.items() for key, value in wish[n].items() if labels[b].get(key) != value)
     nodes = -len({b for (_, b), c in counts.items() if c})
-    return (*values, kept, -moves, -(softs.total() - eased), order, near, beside, lacks, -waste, nodes), moves
+    return (*values, kept, -moves, -(softs.total() - eased), order, near, alone, beside, lacks, -waste, nodes), moves
 
 
 def _where(snapshot: Snapshot, node: str, kind: str) -> str:
@@ -172,7 +178,10 @@ def _of_shares(
     ran = _held(snapshot, {n: least[n] * min(len(snapshot.running.get(n, ())), placed[n]) for n in least}, level)
     may = _held(snapshot, {n: least[n] * min(stays[n], placed[n]) for n in least}, level)
     # What is lent inside a team may be called back inside it: what is new counts for it, up to what ran and what may stay.
-    new, did = _of_outer(snapshot, held), _held(snapshot, {n: least[n] * len(snapshot.running.get(n, ())) for n in least}, level)
+    new, did = (
+        _of_outer(snapshot, held),
+        _held(snapshot, {n: least[n] * len(snapshot.running.get(n, ())) for n in least}, level),
+    )
     ran |= new & did
     may |= new & _held(snapshot, {n: least[n] * stays[n] for n in least}, level)
     leaves = any(

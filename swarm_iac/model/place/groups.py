@@ -189,8 +189,8 @@ SITE_LINKS = GroupRule(
 )
 
 
-def read_away_from(value: Any) -> Any:
-    """`[chat]` means on the same node; else a list for each kind of group."""
+def read_named(value: Any) -> Any:
+    """Workloads by kind of group: `[chat]` means on the same node; else a list for each kind of group."""
     return {"node": value} if isinstance(value, (list, tuple)) else value
 
 

@@ -24,8 +24,8 @@ from swarm_iac.model.place.groups import (
     GroupRule,
     Level,
     OrLevel,
-    read_away_from,
     read_balance,
+    read_named,
     together,
 )
 from swarm_iac.model.place.taints import ANY, Taint, Tolerated
@@ -87,12 +87,17 @@ class Where(Value):
         description="New replicas come to nodes (or racks or sites) without another workload that says the same. A preference: "
         "nothing is pending, moved or stopped for it, unlike `apart`.",
     )
+    prefer_with: Annotated[dict[Level, tuple[Name, ...]], BeforeValidator(read_named), _OrList()] = Field(
+        default={},
+        description="New replicas come to nodes with a replica of these workloads: `[cache]`, or `{rack: [cache]}`. "
+        "A preference: nothing is pending, moved or stopped for it.",
+    )
     apart: Annotated[Level | None, APART] = Field(
         default=None,
         description="No other workload with `apart` on the same node (or in the same rack or site): for trainings that would "
         "share an uplink.",
     )
-    away_from: Annotated[dict[Level, tuple[Name, ...]], BeforeValidator(read_away_from), _OrList(), AWAY_FROM] = Field(
+    away_from: Annotated[dict[Level, tuple[Name, ...]], BeforeValidator(read_named), _OrList(), AWAY_FROM] = Field(
         default={},
         description="Not on a node with a replica of these workloads, nor they with one of it: `[chat]`, or `{rack: [chat]}`.",
     )
@@ -149,7 +154,7 @@ class Where(Value):
 
 
 #: Keys that are no rules but goals; the first is about single nodes.
-PREFERENCES = ("prefer", "near", "prefer_apart")
+PREFERENCES = ("prefer", "near", "prefer_apart", "prefer_with")
 #: Of each key of `place` that has one, in their order.
 GROUP_RULES: tuple[GroupRule, ...] = tuple(
     replace(one, key=key) for key, field in Where.model_fields.items() for one in field.metadata if isinstance(one, GroupRule)

@@ -6,6 +6,7 @@ from collections import Counter
 
 from swarm_iac.model.placement import Allocation, Goal
 from swarm_iac.solver.balance.besides import beside_value
+from swarm_iac.solver.balance.company import alone_value
 from swarm_iac.solver.balance.nearest import near_value
 from swarm_iac.solver.balance.preferred import lacks_value
 from swarm_iac.solver.decide import locality
@@ -57,6 +58,7 @@ def filled_again(
             add("overqualification", sign * overqualification.of(snapshot.requests[name], snapshot.nodes[node]) * count)
     shown = with_shares_of(snapshot, home + new, shown)
     add("moves", moves_of(snapshot, classified, home) - moves_of(snapshot, classified, counts))
-    for name, of in (("near", near_value), ("beside", beside_value), ("preferred", lacks_value)):
+    liked = {"near": near_value, "alone": alone_value, "beside": beside_value, "preferred": lacks_value}
+    for name, of in liked.items():
         add(name, of(snapshot, home + new) - of(snapshot, counts))
     return home + new, found, shown

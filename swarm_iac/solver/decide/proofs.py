@@ -11,6 +11,7 @@ from swarm_iac.model.placement import Goal, Proof
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.backend.cpsat import SEED
 from swarm_iac.solver.balance.besides import beside_value, least_beside, shy
+from swarm_iac.solver.balance.company import alone_value, least_alone, wishes
 from swarm_iac.solver.balance.nearest import near_value, nearby
 from swarm_iac.solver.balance.preferred import choosy, lacks_value, least_lacks
 from swarm_iac.solver.bounds.gpu_bounds import Bounds
@@ -96,6 +97,9 @@ def preferences(snapshot: Snapshot, counts: Pairs, *, counted: bool = True) -> t
     if nearby(snapshot):
         value = near_value(snapshot, counts)
         found.append(Goal(name="near", value=value, bound=min(value, _least_near(snapshot, counts)) if counted else 0))
+    if wishes(snapshot):
+        value = alone_value(snapshot, counts)
+        found.append(Goal(name="alone", value=value, bound=least_alone(snapshot, counts) if counted else 0))
     if shy(snapshot):
         value = beside_value(snapshot, counts)
         found.append(Goal(name="beside", value=value, bound=least_beside(snapshot, counts) if counted else 0))

@@ -10,6 +10,7 @@ from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.balance.besides import beside_value, shy
+from swarm_iac.solver.balance.company import alone_value, wishes
 from swarm_iac.solver.balance.nearest import near_value, nearby
 from swarm_iac.solver.balance.preferred import choosy, lacks_value
 from swarm_iac.solver.exact.goals import LEVELS
@@ -18,7 +19,7 @@ from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.value import size
 
 #: What is better when it is less.
-COSTS = ("moves", "near", "beside", "preferred", "overqualification", "split", "nodes")
+COSTS = ("moves", "near", "alone", "beside", "preferred", "overqualification", "split", "nodes")
 
 
 def figures(stack: Stack, placement: Placement, moves: int = 0) -> dict[str, int]:
@@ -39,6 +40,8 @@ def figures(stack: Stack, placement: Placement, moves: int = 0) -> dict[str, int
     counts = Counter((a.workload, a.node) for a in known)
     if nearby(snapshot):
         found["near"] = near_value(snapshot, counts)
+    if wishes(snapshot):
+        found["alone"] = alone_value(snapshot, counts)
     if shy(snapshot):
         found["beside"] = beside_value(snapshot, counts)
     if choosy(snapshot):

@@ -11,6 +11,7 @@
     shifts                  min     Σ soft − Σ eased                        replicas that had to change and leave their node
     (order)                 max     Σ place_w · ran_w                       those further down in the file stop; not reported
     near                    min     Σ_w racks of w beyond the first         of those with `near`; no goal where nobody says so
+    alone                   min     Σ_w,v replicas of w not beside v        of those with `prefer_with`
     beside                  min     Σ_g workloads in g beyond the first     of those with `prefer_apart`, where two say so
     preferred               min     Σ lacks[w,n] · x[w,n]                   labels of `prefer`; no goal where nobody says so
     overqualification       min     Σ finer[w,n] · x[w,n]                   GPU nodes for GPU work, small models first
@@ -35,7 +36,7 @@ from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.exact.aim import Aim
 from swarm_iac.solver.exact.changes import Keeping
 from swarm_iac.solver.exact.fleet_model import FleetModel, Terms
-from swarm_iac.solver.exact.nearness import apartness, nearness, preference
+from swarm_iac.solver.exact.nearness import apartness, company, nearness, preference
 from swarm_iac.solver.exact.team_goals import TeamGoals
 from swarm_iac.solver.snapshot.layout import GPUS, VCPUS
 from swarm_iac.solver.snapshot.value import loads
@@ -54,7 +55,8 @@ def aims(fleet: FleetModel, keeping: Keeping, possible: dict[str, int], *, repai
     if fleet.task.snapshot.shares:
         found = _with_shares(fleet, keeping, possible, found)
     change = [_moves(keeping), _shifts(fleet, keeping)]
-    tidy = [*nearness(fleet, TIDY), *apartness(fleet, TIDY), *preference(fleet, TIDY), _overqualification(fleet), _nodes(fleet)]
+    liked = [*nearness(fleet, TIDY), *company(fleet, TIDY), *apartness(fleet, TIDY), *preference(fleet, TIDY)]
+    tidy = [*liked, _overqualification(fleet), _nodes(fleet)]
     kept, order = _kept(fleet, keeping, possible)
     # Nobody moves for a tie.
     return [*found, kept, *([*change, order, *tidy] if repair else [*tidy, *change, order]), _tie(fleet)]

@@ -1,10 +1,13 @@
-"""How far is a placement from what workloads would rather have: few racks, no other beside them, labels that they prefer?"""
+"""How far is a placement from what workloads would rather have: few racks, some beside them, no others, certain labels?"""
 
 from __future__ import annotations
+
+from collections import Counter
 
 from swarm_iac.model.place.groups import Level
 from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.balance.besides import beside_value, shy
+from swarm_iac.solver.balance.company import wishes
 from swarm_iac.solver.balance.nearest import nearby
 from swarm_iac.solver.balance.preferred import choosy, lacks_value
 from swarm_iac.solver.exact.aim import Aim
@@ -29,6 +32,55 @@ def nearness(fleet: FleetModel, share: float) -> list[Aim]:
         if name in fleet.by_request:
             terms += _of(fleet, name, level, there)
     return [Aim("near", terms, constant, -1, constant, share=share, turns=True)] if nearby(snapshot) else []
+
+
+def company(fleet: FleetModel, share: float) -> list[Aim]:
+    """min  Σ_w,v,g alone[w,v,g]  over all w with `prefer_with`, v that it names, and groups g of that kind
+
+    alone[w,v,g] ≥ Σ_{n∈g} x[w,n] − top[w,g] · has[v,g],  has[v,g] ≤ Σ_{n∈g} x[v,n]. What is fixed counts like the others.
+    """
+    snapshot, base = fleet.task.snapshot, fleet.task.base
+    if not (asked := wishes(snapshot)):
+        return []
+    terms: Terms = []
+    constant = 0
+    for name, level, other in asked:
+        mine, its = _parts(fleet, name, level), _parts(fleet, other, level)
+        there = {group_of(snapshot.nodes[node], level) for node, count in base.counts[other].items() if count}
+        fixed = Counter[str]()
+        for node, count in base.counts[name].items():
+            fixed[group_of(snapshot.nodes[node], level)] += count
+        for group in sorted((mine.keys() | fixed.keys()) - there):
+            if group in its:
+                terms.append((_alone(fleet, mine.get(group, []), its[group], fixed[group], f"{name},{other},{group}"), 1))
+            else:
+                constant += fixed[group]
+                terms += [(var, 1) for var in mine.get(group, ())]
+    return [Aim("alone", terms, constant, -1, constant, share=share, turns=True)]
+
+
+def _parts(fleet: FleetModel, name: str, level: Level) -> dict[str, list[cp_model.IntVar]]:
+    """The variables of a workload by group of nodes."""
+    found: dict[str, list[cp_model.IntVar]] = {}
+    for node in fleet.by_request.get(name, ()):
+        found.setdefault(group_of(fleet.node(node), level), []).append(fleet.x[name, node])
+    return found
+
+
+def _alone(
+    fleet: FleetModel, mine: list[cp_model.IntVar], its: list[cp_model.IntVar], fixed: int, name: str
+) -> cp_model.IntVar:
+    """How many of a group there are where none of the others is: so many as these variables say, and the fixed ones."""
+    top = fixed + sum(fleet.top_of(var) for var in mine)
+    has = _whether(fleet, its, f"with[{name}]")
+    fleet.model.add(has <= sum(its))
+
+    def lonely(values: Values) -> int:
+        return 0 if any(values[var.index] for var in its) else fixed + sum(values[var.index] for var in mine)
+
+    var = fleet.new(0, top, f"alone[{name}]", lonely)
+    fleet.model.add(var >= sum(mine) + fixed - top * has)
+    return var
 
 
 def apartness(fleet: FleetModel, share: float) -> list[Aim]:

@@ -44,7 +44,7 @@ def check(stack: Stack, shape: StackFile, source: Source, touched: frozenset[tup
     for name, workload in stack.workloads.items():
         checker.workload(name, workload)
         checker.tolerations(f"workloads.{name}", workload)
-        checker.away_from(name, workload)
+        checker.named(name, workload)
     checker.sites()
     return checker.problems
 
@@ -214,14 +214,21 @@ class _Checker:
                 hint = "delete the toleration, or add the team to `teams` of the taint"
                 self.say(f"{path}.place.tolerate.{key}", message, hint)
 
-    def away_from(self, name: str, workload: Workload) -> None:
-        """Whom it is to be away from exists, and is another one."""
-        for level, others in workload.place.away_from.items():
+    def named(self, name: str, workload: Workload) -> None:
+        """Whom it is to be away from, or with, exists, and is another one."""
+        place = workload.place
+        for key, level, others in (
+            *(("away_from", *one) for one in place.away_from.items()),
+            *(("prefer_with", *one) for one in place.prefer_with.items()),
+        ):
             for other in others:
-                path = f"workloads.{name}.place.away_from.{level}"
-                if other == name:
+                path = f"workloads.{name}.place.{key}.{level}"
+                if other == name and key == "away_from":
                     hint = f"write `spread: {level}` to keep its own replicas from each other"
                     self.say(path, f"{name} cannot be away from itself", hint)
+                elif other == name:
+                    hint = "write `near: rack` to bring its own replicas to few racks"
+                    self.say(path, f"{name} is with itself anyway", hint)
                 elif other not in self.stack.workloads and ("workloads", other) not in self.touched:
                     to = next((key for key, one in self.stack.workloads.items() if one.renamed_from == other), "")
                     now = f"{other} is called {to} now" if to else ""

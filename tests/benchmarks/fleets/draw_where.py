@@ -1,8 +1,8 @@
 """Where else may workloads be? Sites, taints, what is not moved, who is kept from whom, linked GPUs, and racks that are
 compared, drawn from streams of their own: all else stays as it was drawn.
 
-Fleets of seeds below FIRST, of links below LINKED, of `balance` below BALANCED, and of GPU models that count more for a team
-below WORTH, stay as they were: some are kept for what was answered wrong on them.
+Fleets of seeds below FIRST, of links below LINKED, of `balance` below BALANCED, of GPU models that count more for a team
+below WORTH, and of `prefer_with` below COMPANY, stay as they were: some are kept for what was answered wrong on them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.benchmarks.fleets.draw import chance, read_shape, weighted
 from tests.benchmarks.fleets.draw_workloads import gpus_of, within_numa
 from tests.benchmarks.fleets.written import Data, Drawn
 
-FIRST, LINKED, BALANCED, WORTH = 200_000, 400_000, 450_000, 800_000
+FIRST, LINKED, BALANCED, WORTH, COMPANY = 200_000, 400_000, 450_000, 800_000, 900_000
 #: How often a fleet has a feature.
 SITES, TAINTS, FIRM, AWAY, LINKS, EVEN = 0.3, 0.3, 0.3, 0.3, 0.6, 0.7
 _TAINTS: tuple[Data, ...] = ({"dedicated": "a"}, {"dedicated": "b"}, {"fan": "broken"}, {"dedicated": "a", "fan": "broken"})
@@ -48,7 +48,14 @@ def more(drawn: Drawn, seed: int) -> Drawn:
     _links(random.Random(f"links {seed}"), data, seed)
     _even(random.Random(f"balance {seed}"), data, seed)
     _worth(random.Random(f"worth {seed}"), data, seed)
+    _company(random.Random(f"company {seed}"), drawn, seed)
     return drawn
+
+
+def _company(rng: random.Random, drawn: Drawn, seed: int) -> None:
+    if seed >= COMPANY and chance(rng, AWAY) and len(drawn.data["workloads"]) > 1:
+        for _ in range(len(drawn.data["workloads"]) // 4 + 1):
+            _liked(rng, drawn)
 
 
 def _worth(rng: random.Random, data: Data, seed: int) -> None:
@@ -112,12 +119,13 @@ def edited_where(drawn: Drawn, seed: int, number: int, attempt: int) -> str:
         edits |= {_taint: 2, **({_toleration: 1} if drawn.data["workloads"] else {})}
     if any("movable" in one for one in drawn.data["workloads"].values()):
         edits[_movable] = 1
-    away = [one for one in drawn.data["workloads"].values() if "away_from" in one.get("place", {})]
-    for one in away:  # those that went are no longer named
-        named = {kind: [each for each in names if each in drawn.data["workloads"]] for kind, names in _levels(one).items()}
-        one["place"]["away_from"] = {kind: names for kind, names in named.items() if names}
-    if away and len(drawn.data["workloads"]) > 1:
-        edits[_away] = 2
+    for key, edit in (("away_from", _away), ("prefer_with", _liked)):
+        those = [one for one in drawn.data["workloads"].values() if key in one.get("place", {})]
+        for one in those:  # those that went are no longer named
+            named = {kind: [it for it in names if it in drawn.data["workloads"]] for kind, names in _levels(one, key).items()}
+            one["place"][key] = {kind: names for kind, names in named.items() if names}
+        if those and len(drawn.data["workloads"]) > 1:
+            edits[edit] = 2
     if any("links" in shape for shape in drawn.data["hardware"].values()):
         edits |= {_relinked: 1, **({_bound: 2} if drawn.data["workloads"] else {})}
     if seed >= BALANCED and drawn.data["workloads"]:
@@ -241,19 +249,28 @@ def _movable(rng: random.Random, drawn: Drawn) -> str:
     return f"{name}: not movable"
 
 
-def _levels(one: Data) -> Data:
-    away = one["place"]["away_from"]
-    return away if isinstance(away, dict) else {"node": away}
+def _levels(one: Data, key: str) -> Data:
+    named = one["place"][key]
+    return named if isinstance(named, dict) else {"node": named}
 
 
 def _away(rng: random.Random, drawn: Drawn) -> str:
+    return _named(rng, drawn, "away_from")
+
+
+def _liked(rng: random.Random, drawn: Drawn) -> str:
+    return _named(rng, drawn, "prefer_with")
+
+
+def _named(rng: random.Random, drawn: Drawn, key: str) -> str:
+    """A workload says whom it is to be away from, or with."""
     works = drawn.data["workloads"]
     name = rng.choice(list(works))
     others = [other for other in works if other != name]
     chosen = rng.sample(others, min(len(others), rng.choice([1, 1, 2])))
-    away = rng.choice([chosen, {"node": chosen}, {"rack": chosen}])
-    works[name]["place"] = works[name].get("place", {}) | {"away_from": away}
-    return f"{name}: away from {away}"
+    those = rng.choice([chosen, {"node": chosen}, {"rack": chosen}])
+    works[name]["place"] = works[name].get("place", {}) | {key: those}
+    return f"{name}: {key} {those}"
 
 
 def _joined(rng: random.Random, shape: Data) -> None:

@@ -360,7 +360,7 @@ def _gang(stack: Stack, free: Free, name: str, missing: list[int], nodes: list[s
 def honest(stack: Stack, last: Placement, now: Placement, proof: Proof, stays: Staying) -> Iterator[Finding]:
     """Bounds on the right side, values as they are, `optimal` only where all are reached, nothing left unsaid."""
     for goal in proof.goals:
-        most = goal.name in ("moves", "shifts", "near", "preferred", "overqualification", "nodes")
+        most = goal.name in ("moves", "shifts", "near", "alone", "beside", "preferred", "overqualification", "nodes")
         if goal.value < goal.bound if most else goal.value > goal.bound:
             yield Finding("proof", f"{goal.name}: value {goal.value} is beyond its bound {goal.bound}")
         level, _, what = goal.name.partition("_placed_")
