@@ -432,6 +432,14 @@ def check_change(answer: Callable[[Stack, Placement], Solution], before: Stack, 
         assert score(snapshot, classify(snapshot), reached(solution))[0] == optimum
 
 
+def check_paths(before: Stack, now: Stack) -> None:
+    """On every path: exactly, filled as a large fleet is, and changed as a large one and as one that is given no time."""
+    check_exact(before, now)
+    check_fill(as_large, now)
+    for answer in (as_large, as_small):
+        check_change(answer, before, now)
+
+
 def placing(stack: Stack, goals: dict[str, Goal], optimum: tuple[int, ...]) -> Iterator[tuple[Goal, int, bool]]:
     """The goals on GPUs placed, highest priority first; what the optimum places; and are its replicas as many?"""
     milli = any(workload.each.gpus.count and not workload.each.gpus.whole for workload in stack.workloads.values())

@@ -31,7 +31,7 @@ from swarm_iac.solver.repair.ruin_recreate import improved
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.tasks import classify, repair_task
 from tests.solver.fleets import stack_of
-from tests.solver.oracle import as_large, as_small, check_change, check_exact, check_fill, still
+from tests.solver.oracle import as_large, as_small, check_paths, still
 from tests.solver.test_rules import RULES, fleet_of
 
 #: Fleets that are drawn; `BALANCE_DRAWS=3000 pytest tests/solver/test_balance.py` for many.
@@ -310,10 +310,7 @@ def test_beside_every_other_rule_on_all_paths(other: str) -> None:
     names = ("balance_holds_skew", other) if other != "balance_holds_skew" else (other,)
     for seed in range(1000, 1000 + max(1, DRAWS // 150)):
         before, now = fleet_of(names, seed)
-        check_exact(before, now)
-        check_fill(as_large, now)
-        check_change(as_large, before, now)
-        check_change(as_small, before, now)
+        check_paths(before, now)
 
 
 @PATHS

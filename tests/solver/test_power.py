@@ -20,7 +20,7 @@ from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.stackfile.locks import lock
 from tests.solver.fleets import stack_of
-from tests.solver.oracle import as_large, as_small, check_change, check_exact, check_fill
+from tests.solver.oracle import as_large, as_small, check_paths
 from tests.solver.test_rules import fleet_of
 
 
@@ -250,10 +250,7 @@ def test_who_waits_for_the_power_of_a_node_is_told_so_and_each_fix_places_it() -
 @pytest.mark.parametrize("seed", range(8))
 def test_no_budget_of_a_node_is_exceeded_and_no_better_placement_missed_on_any_path(seed: int) -> None:
     before, now = fleet_of(("power_stays_under_node_budget",), 700 + seed)
-    check_exact(before, now)
-    check_fill(as_large, now)
-    check_change(as_large, before, now)
-    check_change(as_small, before, now)
+    check_paths(before, now)
 
 
 def test_a_budget_that_was_lowered_moves_what_it_carries_no_more() -> None:

@@ -9,7 +9,7 @@ import pytest
 from swarm_iac.model.placement import Goal
 from swarm_iac.solver import Solution, solve
 from swarm_iac.solver.exact.figures import figures, worse
-from tests.solver.oracle import as_large, as_small, check_change, check_exact, check_fill
+from tests.solver.oracle import as_large, as_small, check_paths
 from tests.solver.test_balance import fleet
 from tests.solver.test_rules import RULES, fleet_of
 
@@ -77,17 +77,11 @@ def test_more_placed_comes_before_it(answer: Any) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_alone_on_all_paths(seed: int) -> None:
     before, now = fleet_of(("prefer_apart",), 500 + seed)
-    check_exact(before, now)
-    check_fill(as_large, now)
-    check_change(as_large, before, now)
-    check_change(as_small, before, now)
+    check_paths(before, now)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("other", [*sorted(RULES)])
 def test_beside_every_other_rule_on_all_paths(other: str) -> None:
     before, now = fleet_of(("prefer_apart", other) if other != "prefer_apart" else ("prefer_apart",), 3000)
-    check_exact(before, now)
-    check_fill(as_large, now)
-    check_change(as_large, before, now)
-    check_change(as_small, before, now)
+    check_paths(before, now)

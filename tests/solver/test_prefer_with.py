@@ -10,7 +10,7 @@ import pytest
 from swarm_iac.model.placement import Goal
 from swarm_iac.solver import Solution, solve
 from swarm_iac.solver.exact.figures import figures, worse
-from tests.solver.oracle import as_large, as_small, check_change, check_exact, check_fill
+from tests.solver.oracle import as_large, as_small, check_paths
 from tests.solver.test_balance import fleet
 from tests.solver.test_rules import RULES, fleet_of
 
@@ -93,20 +93,14 @@ def test_whom_nobody_could_be_with_is_in_the_bound(answer: Any) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_alone_on_all_paths(seed: int) -> None:
     before, now = fleet_of(("prefer_with",), 700 + seed)
-    check_exact(before, now)
-    check_fill(as_large, now)
-    check_change(as_large, before, now)
-    check_change(as_small, before, now)
+    check_paths(before, now)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("other", [*sorted(RULES)])
 def test_beside_every_other_rule_on_all_paths(other: str) -> None:
     before, now = fleet_of(("prefer_with", other) if other != "prefer_with" else ("prefer_with",), 3000)
-    check_exact(before, now)
-    check_fill(as_large, now)
-    check_change(as_large, before, now)
-    check_change(as_small, before, now)
+    check_paths(before, now)
 
 
 def test_nothing_that_comes_first_is_worse_for_it() -> None:
