@@ -17,6 +17,7 @@ from swarm_iac.errors import StackFileError, StaleLock
 from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.solver import solve_keeping
+from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.stackfile import load
 from tests.cli.typed import swarm
 
@@ -83,6 +84,14 @@ def test_it_keeps_what_it_has(root: Path, edit: tuple[str, str], keeps: str, wan
     assert again.stale == () and again.proof is not None, "once decided it stands"
     assert again.placement.by_name()["a-0"] == before
     assert [(one.keeps, one.wants) for one in again.placement.growing] == [(keeps, wants)]
+
+
+def test_whether_it_can_grow_is_asked_once(root: Path) -> None:
+    """Each answer takes seconds on a full fleet: in its new size, and in the one that it has, and none of them again."""
+    phases: list[str] = []
+    now = decided(root, edited(FLEET, GROWS[0][0]))
+    solve_keeping(now.written, now.last, today=TODAY, watch=Watch(phase=phases.append))
+    assert phases.count("reading the fleet") == 2
 
 
 def test_what_asks_for_less_gives_it_back_while_it_waits_for_the_rest(root: Path) -> None:

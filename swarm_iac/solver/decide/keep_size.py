@@ -136,8 +136,8 @@ def _growing(stack: Stack, last: Placement, today: datetime.date | None, watch: 
             break
         waits |= fresh
         tries += 1
-        found = tried(waits, trial=True)
-    if _lost(found, last) and not loses_more(found):
+        found = tried(waits, trial=True) if waits.keys() != sizes.keys() else base
+    if _lost(found, last) and not loses_more(found) and found is not base:
         found = tried(waits, trial=False)  # what it stops is followed
     if loses_more(found):
         waits, found = {name: waits.get(name) or partial(_pushing, name) for name in sizes}, base
