@@ -2,39 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from swarm_iac.model.place.groups import Level
+from swarm_iac.model.place.groups import LEVELS, Level
 from swarm_iac.solver.snapshot.capacity import group_of
 from swarm_iac.solver.snapshot.node_slots import Ints, Slots
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.tasks import Pairs, by_workload
 
+#: Who would rather be in one node, rack or site with whom.
+Wish = tuple[str, Level, str]
 
-def wishes(snapshot: Snapshot) -> tuple[tuple[str, Level, str], ...]:
-    """Who would rather be in one node, rack or site with whom: each workload with `prefer_with`, and each that it names."""
-    return tuple(
-        (name, level, other)
-        for name, request in snapshot.requests.items()
-        for level, others in request.place.prefer_with.items()
-        for other in others
-        if other in snapshot.requests
-    )
+
+def wishes(snapshot: Snapshot) -> tuple[Wish, ...]:
+    """Those of all workloads with `prefer_with`, each with each that it names."""
+    known: dict[str, tuple[Wish, ...]] = snapshot.known(wishes)
+    if not known:
+        known["all"] = tuple(
+            (name, level, other)
+            for name, request in snapshot.requests.items()
+            for level, others in request.place.prefer_with.items()
+            for other in others
+            if other in snapshot.requests
+        )
+    return known["all"]
+
+
+def wishes_about(snapshot: Snapshot, name: str) -> tuple[Wish, ...]:
+    """Those of a workload, and those that name it."""
+    known: dict[str, list[Wish]] = snapshot.known(wishes_about)
+    if not known:
+        for one in wishes(snapshot):
+            for about in (one[0], one[2]):
+                known.setdefault(about, []).append(one)
+    return tuple(known.get(name, ()))
 
 
 def alone_value(snapshot: Snapshot, counts: Pairs) -> int:
     """Σ over (w, kind, v) of `wishes` of the replicas of w in groups of this kind without a replica of v."""
-    groups: dict[tuple[str, Level], set[str]] = {}
-    asked = wishes(snapshot)
-    named = {(other, level) for _, level, other in asked}
+    where: dict[tuple[str, Level], set[str]] = {(other, level): set() for _, level, other in wishes(snapshot)}
+    named = {name for name, _ in where}
     for (name, node), count in counts.items():
-        for level in {level for other, level in named if other == name} if count > 0 else ():
-            groups.setdefault((name, level), set()).add(group_of(snapshot.nodes[node], level))
+        for level in LEVELS if name in named and count > 0 else ():
+            if (name, level) in where:
+                where[name, level].add(group_of(snapshot.nodes[node], level))
     of_name: dict[str, list[tuple[Level, set[str]]]] = {}
-    for name, level, other in asked:
-        of_name.setdefault(name, []).append((level, groups.get((other, level), set())))
+    for name, level, other in wishes(snapshot):
+        of_name.setdefault(name, []).append((level, where[other, level]))
     return sum(
         count
         for (name, node), count in counts.items()
@@ -49,22 +63,10 @@ def least_alone(snapshot: Snapshot, counts: Pairs) -> int:
     return sum(placed[name] for name, _, other in wishes(snapshot) if not placed[other])
 
 
-def stays_with(snapshot: Snapshot, name: str) -> frozenset[Level]:
-    """The kinds of groups in which a replica has company that it prefers, or is company for one that prefers it."""
-    known: dict[str, frozenset[Level]] = snapshot.known(stays_with)
-    if not known:
-        found: dict[str, set[Level]] = {one: set() for one in snapshot.requests}
-        for one, level, other in wishes(snapshot):
-            found[one].add(level)
-            found[other].add(level)
-        known.update({one: frozenset(levels) for one, levels in found.items()})
-    return known[name]
-
-
 def alone(slots: Slots, request: WorkloadRequest) -> Ints:
     """For every node how many have nobody whom they prefer if a replica comes there, beside how many have nobody now."""
     found: Ints = np.zeros(len(slots.nodes), dtype=np.int64)
-    for name, level, other in _about(slots.capacity.snapshot, request.name):
+    for name, level, other in wishes_about(slots.capacity.snapshot, request.name):
         groups = slots.groups(level)
         stand = _standing(slots, other if name == request.name else name, groups)
         if name == request.name:
@@ -72,10 +74,6 @@ def alone(slots: Slots, request: WorkloadRequest) -> Ints:
         else:
             found -= np.where(_standing(slots, other, groups) == 0, stand, 0)[groups]
     return found
-
-
-def _about(snapshot: Snapshot, name: str) -> Iterator[tuple[str, Level, str]]:
-    return (one for one in wishes(snapshot) if name in (one[0], one[2]))
 
 
 def _standing(slots: Slots, name: str, groups: Ints) -> Ints:

@@ -16,7 +16,7 @@ from swarm_iac.model.device import whole_gpus
 from swarm_iac.model.hardware import numa_part
 from swarm_iac.model.place.groups import LEVELS
 from swarm_iac.model.placement import Allocation, Goal, Placement
-from swarm_iac.solver.balance.company import stays_with
+from swarm_iac.solver.balance.company import wishes_about
 from swarm_iac.solver.explain.conflict import capacity_of
 from swarm_iac.solver.packing.numa_nodes import Memory, parts
 from swarm_iac.solver.packing.numa_search import NumaRequest, Search
@@ -228,10 +228,11 @@ def _as_well(snapshot: Snapshot, request: WorkloadRequest, was: NodeCapacity, ho
     if request.gpus and snapshot.shares and snapshot.shares.weights.of(was.name) != snapshot.shares.weights.of(host.name):
         return False
     levels = {request.even.level if request.even else "node", request.near or "node"} - {"node"}
-    with_others = stays_with(snapshot, request.name)
-    if "node" in (request.place.prefer_apart, *with_others):
+    others = {level for _, level, _ in wishes_about(snapshot, request.name)}
+    others |= {request.place.prefer_apart} if request.place.prefer_apart else set()
+    if "node" in others:
         return False  # who is beside it here counts
-    levels |= {request.place.prefer_apart or "node", *with_others} - {"node"}
+    levels |= others
     if request.place.lacks(host.labels) > request.place.lacks(was.labels):
         return False
     return all(group_of(was, level) == group_of(host, level) for level in LEVELS if level in levels)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from swarm_iac.solver.balance.besides import crowded
-from swarm_iac.solver.balance.company import alone, stays_with
+from swarm_iac.solver.balance.company import alone, wishes_about
 from swarm_iac.solver.balance.nearest import by_nearness
 from swarm_iac.solver.balance.preferred import lacks
 from swarm_iac.solver.balance.turns import fill_evenly
@@ -332,7 +332,7 @@ def _ordered(
         others = overqualification.reserved(request)[rows]
         preferred = [lacks(slots, request)[rows]] if request.place.prefer else []  # the last key of a sort is the first
         preferred += [crowded(slots, request)[rows]] if request.place.prefer_apart else []
-        preferred += [alone(slots, request)[rows]] if stays_with(slots.snapshot, request.name) else []
+        preferred += [alone(slots, request)[rows]] if wishes_about(slots.snapshot, request.name) else []
         preferred += [] if nodes.rank is None else [nodes.rank[rows]]
         order = np.lexsort((rows, slots.free[rows, by], ~slots.used[rows], others, cost, *preferred))
         yield from ((False, slots.nodes[row]) for row in rows[order])
