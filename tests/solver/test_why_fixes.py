@@ -47,7 +47,9 @@ def test_every_mend_mends_at_the_price_it_names(part: int, few: bool) -> None:
                 gone_for_good = {name for name, a in ran.items() if after.nodes[a.node].state == "lost"}
                 assert set(fix.stops) == ran.keys() - now.keys() - gone_for_good, f"seed {seed}: {fix}"
                 others = {a.name for a in placement.allocations if a.workload != gone.workload}
-                assert set(fix.displaced) == others - now.keys() - ran.keys(), f"seed {seed}: {fix}"
+                assert {*fix.displaced, *fix.dropped} == others - now.keys() - ran.keys(), f"seed {seed}: {fix}"
+                pending = {f"{one.workload}-{i}" for one in found.placement.unplaced for i in one.missing}
+                assert set(fix.displaced) <= pending and not pending & set(fix.dropped), f"seed {seed}: {fix}"
                 went = {name for name in ran.keys() & now.keys() if ran[name].node != now[name].node}
                 assert {move.name for move in fix.moves if move.source != move.target} == went, f"seed {seed}: {fix}"
                 kinds["not applied"] += bool({a.name for a in placement.allocations} ^ ran.keys())

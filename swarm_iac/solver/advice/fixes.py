@@ -140,21 +140,14 @@ def price(
     gone = [a.name for a in placement.going() if a.name not in now and a.workload not in {workload, *others}]
     waited = {*_pending(placement)}
     gone += [name for name in _pending(found.placement, others - {workload}) if name not in waited]
-    new = [name for name in gone if name not in ran]
+    new, waits = [name for name in gone if name not in ran], {*_pending(found.placement)}
     return {
         "moves": moves,
         "restarts": tuple(was.name for was, to in both if was.gpus != to.gpus or not set(was.numa) <= set(to.numa)),
         "stops": tuple(name for name in ran if name not in now),
-        "displaced": tuple(name for name in new if _wanted(stack, name)),
-        "dropped": tuple(name for name in new if not _wanted(stack, name)),
+        "displaced": tuple(name for name in new if name in waits),
+        "dropped": tuple(name for name in new if name not in waits),
     }
-
-
-def _wanted(stack: Stack, name: str) -> bool:
-    """Does the stack ask for this replica?"""
-    workload, _, number = name.rpartition("-")
-    asked = stack.workloads.get(workload)
-    return asked is not None and int(number) < max(asked.members, asked.replicas.most)
 
 
 def _pending(placement: Placement, of: Set[str] | None = None) -> list[str]:
