@@ -38,6 +38,7 @@ from swarm_iac.solver.repair.fewest_moves import moves_goal
 from swarm_iac.solver.repair.greedy import ORDERS, greedy
 from swarm_iac.solver.repair.kinds import simple
 from swarm_iac.solver.repair.neighbourhood import short
+from swarm_iac.solver.repair.preempting import preempted
 from swarm_iac.solver.repair.restoring import restored
 from swarm_iac.solver.repair.ruin_recreate import improved, value
 from swarm_iac.solver.repair.undo_moves import eased, net
@@ -139,7 +140,9 @@ def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
         watch.phase("freeing capacity for pending work")
 
         def freed(snapshot: Snapshot, part: float = 1.0) -> tuple[Pairs, int]:
-            found, rounds = cleared(snapshot, classified, most, before, watch, FREED[effort] * part, known, EACH)
+            pushed = restored(snapshot, classified, preempted(snapshot, classified, before, watch.ended), watch.ended)
+            start = max(before, pushed, key=lambda one: net(snapshot, classified, one))
+            found, rounds = cleared(snapshot, classified, most, start, watch, FREED[effort] * part, known, EACH)
             return eased(snapshot, classified, restored(snapshot, classified, found, watch.ended)), rounds
 
         counts, rounds = freed(snapshot)
