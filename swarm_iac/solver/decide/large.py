@@ -38,7 +38,7 @@ from swarm_iac.solver.repair.fewest_moves import moves_goal
 from swarm_iac.solver.repair.greedy import ORDERS, greedy
 from swarm_iac.solver.repair.kinds import simple
 from swarm_iac.solver.repair.neighbourhood import short
-from swarm_iac.solver.repair.preempting import preempted
+from swarm_iac.solver.repair.preempting import preempted, preempting
 from swarm_iac.solver.repair.restoring import restored
 from swarm_iac.solver.repair.ruin_recreate import improved, value
 from swarm_iac.solver.repair.undo_moves import eased, net
@@ -50,6 +50,8 @@ from swarm_iac.solver.solution import Solution
 
 #: The part of the effort of freeing capacity that freeing it again has.
 AFRESH = 0.5
+#: Where more workloads than this could take the place of lower ones, they do so before searches.
+SEARCHED = 3
 #: The goals of a placement with what bounds them; with so many times the usual effort.
 Bounded = Callable[[int], tuple[Goal, ...]]
 
@@ -139,10 +141,15 @@ def changed(snapshot: Snapshot, classified: Classified, most: dict[str, int], wa
             known = of_levels(counts)
         watch.phase("freeing capacity for pending work")
 
+        def pushed(snapshot: Snapshot, counts: Pairs) -> Pairs:
+            found = restored(snapshot, classified, preempted(snapshot, classified, counts, watch.ended), watch.ended)
+            return max(counts, found, key=lambda one: net(snapshot, classified, one))
+
         def freed(snapshot: Snapshot, part: float = 1.0) -> tuple[Pairs, int]:
-            pushed = restored(snapshot, classified, preempted(snapshot, classified, before, watch.ended), watch.ended)
-            start = max(before, pushed, key=lambda one: net(snapshot, classified, one))
+            # Searches know who can move instead of stopping, and come to a few alone.
+            start = pushed(snapshot, before) if len(preempting(snapshot, before)) > SEARCHED else before
             found, rounds = cleared(snapshot, classified, most, start, watch, FREED[effort] * part, known, EACH)
+            found = pushed(snapshot, found)
             return eased(snapshot, classified, restored(snapshot, classified, found, watch.ended)), rounds
 
         counts, rounds = freed(snapshot)

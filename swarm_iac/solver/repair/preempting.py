@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from swarm_iac.model.workload import PRIORITIES
+from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.repair.neighbourhood import short
 from swarm_iac.solver.repair.restoring import capacity_beside
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
@@ -28,22 +29,29 @@ LOOKED_AT = 12
 Pair = tuple[str, str]
 
 
+def preempting(snapshot: Snapshot, counts: Pairs) -> list[WorkloadRequest]:
+    """Who is pending beside work of a lower priority, and stands for itself."""
+    least = min((snapshot.requests[name].priority for name, _ in counts), default=0)
+    return [one for one in short(snapshot, counts) if one.priority > least and not (one.in_pieces or one.local or one.even)]
+
+
 def preempted(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Callable[[], bool]) -> Pairs:
     """The placement with pending work in place of some of a lower priority: of gangs all members, or none.
 
     Left to searches: who is bound within a node, or to groups that are compared, pieces of GPUs, and guarantees of teams.
     """
-    least = min((snapshot.requests[name].priority for name, _ in counts), default=0)
-    waiting = [one for one in short(snapshot, counts) if one.priority > least and not (one.in_pieces or one.local or one.even)]
+    waiting = preempting(snapshot, counts)
     if not waiting or (snapshot.shares and snapshot.shares.guarantees):
         return counts
-    fleet = _Fleet(snapshot, capacity_beside(snapshot, classified, counts), Counter(counts))
+    fleet = _Fleet(snapshot, capacity_beside(snapshot, classified, counts), Counter(counts), classified.stand)
     placed = by_workload(counts)
     for request in waiting:
         if stop():
             break
-        fleet.enter(request, request.members - placed[request.name])
-    return +fleet.counts
+        if request.name not in fleet.stopped:
+            fleet.enter(request, request.members - placed[request.name])
+    found, most = +fleet.counts, max(int(snapshot.stack.solve.moves), moves_of(snapshot, classified, counts))
+    return found if moves_of(snapshot, classified, found) <= most else counts
 
 
 @dataclass
@@ -53,21 +61,28 @@ class _Fleet:
     snapshot: Snapshot
     capacity: FreeCapacity
     counts: Pairs
+    stand: Pairs
     #: By node the workloads that may make way, and by priority what all below it hold there that may.
     on: dict[str, Counter[str]] = field(init=False)
     below: dict[int, np.ndarray[tuple[int, int], np.dtype[np.int64]]] = field(init=False)
+    #: Who could stay and does not: on another node it would have moved.
+    stopped: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
         requests, rows = self.snapshot.requests, self.snapshot.rows
+        self.stopped = {name for name, _ in self.stand - self.counts}
         self.on = {node: Counter() for node in self.snapshot.nodes}
         width = len(next(iter(requests.values())).need)
         levels = sorted({one.priority for one in requests.values()})
         self.below = {level: np.zeros((len(self.on), width), dtype=np.int64) for level in levels}
+        new = {
+            name for name, _ in self.counts - self.stand
+        }  # who has some makes way with those: else they would count as moved
         for (name, node), count in self.counts.items():
-            one = requests[name]
-            if not one.gang and one.movable:
-                self.on[node][name] += count
-                self._held(one, rows[node], count)
+            one, may = requests[name], count - self.stand[name, node] if name in new else count
+            if may > 0 and not one.gang and one.movable and not one.in_pieces:
+                self.on[node][name] += may
+                self._held(one, rows[node], may)
         self.hosts = list(self.snapshot.nodes.values())
         self.free = np.array([self.capacity.free[host.name][:width] for host in self.hosts], dtype=np.int64)
 
@@ -83,6 +98,7 @@ class _Fleet:
             host, gone = found
             for one in gone:
                 self._put(one, host, -1)
+                self.stopped.add(one.name)
                 before.append((one, host, -1))
             self._put(request, host, 1)
             before.append((request, host, 1))
