@@ -14,11 +14,11 @@ from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Goal, Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver import Scale, Solution, solve
+from swarm_iac.solver.balance.overqualification import overqualification
 from swarm_iac.solver.decide.small import complete
 from swarm_iac.solver.exact.search import EFFORT
 from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.repair.assembly import assemble
-from swarm_iac.solver.repair.overqualification import overqualification
 from swarm_iac.solver.repair.unsplitting import split
 from swarm_iac.solver.shares.entitled import shared
 from swarm_iac.solver.snapshot import value

@@ -8,13 +8,13 @@ from swarm_iac.model.placement import Allocation, Goal
 from swarm_iac.solver.balance.besides import beside_value
 from swarm_iac.solver.balance.company import alone_value
 from swarm_iac.solver.balance.nearest import near_value
+from swarm_iac.solver.balance.overqualification import Overqualification
 from swarm_iac.solver.balance.preferred import lacks_value
 from swarm_iac.solver.decide import locality
 from swarm_iac.solver.decide.proofs import with_shares_of
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.repair.assembly import assemble
 from swarm_iac.solver.repair.fewest_moves import moves_of
-from swarm_iac.solver.repair.overqualification import Overqualification
 from swarm_iac.solver.repair.restoring import restored
 from swarm_iac.solver.repair.undo_moves import undo_moves
 from swarm_iac.solver.snapshot.snapshot import Snapshot

@@ -17,11 +17,11 @@ from swarm_iac.model.hardware import numa_part
 from swarm_iac.model.place.groups import LEVELS
 from swarm_iac.model.placement import Allocation, Goal, Placement
 from swarm_iac.solver.balance.company import wishes_about
+from swarm_iac.solver.balance.overqualification import Overqualification
 from swarm_iac.solver.explain.conflict import capacity_of
 from swarm_iac.solver.packing.numa_nodes import Memory, parts
 from swarm_iac.solver.packing.numa_search import NumaRequest, Search
 from swarm_iac.solver.repair.assembly import assemble
-from swarm_iac.solver.repair.overqualification import Overqualification
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest

@@ -12,9 +12,9 @@ from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.solver.balance.besides import beside_value, shy
 from swarm_iac.solver.balance.company import alone_value, wishes
 from swarm_iac.solver.balance.nearest import near_value, nearby
+from swarm_iac.solver.balance.overqualification import Overqualification
 from swarm_iac.solver.balance.preferred import choosy, lacks_value
 from swarm_iac.solver.exact.goals import LEVELS
-from swarm_iac.solver.repair.overqualification import Overqualification
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.value import size
 

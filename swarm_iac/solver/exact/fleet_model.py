@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from swarm_iac.solver.backend.cpsat import cp_model
+from swarm_iac.solver.balance.overqualification import Overqualification
 from swarm_iac.solver.packing.kept_parts import Cards
 from swarm_iac.solver.packing.mig_instances import CutCards, Held, Size
-from swarm_iac.solver.repair.overqualification import Overqualification
 from swarm_iac.solver.snapshot.layout import GPUS, VCPUS
 from swarm_iac.solver.snapshot.node_slots import Slots
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest

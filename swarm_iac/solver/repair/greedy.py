@@ -15,9 +15,9 @@ import numpy as np
 from swarm_iac.solver.balance.besides import crowded
 from swarm_iac.solver.balance.company import alone, wishes_about
 from swarm_iac.solver.balance.nearest import by_nearness
+from swarm_iac.solver.balance.overqualification import Overqualification
 from swarm_iac.solver.balance.preferred import lacks
 from swarm_iac.solver.balance.turns import fill_evenly
-from swarm_iac.solver.repair.overqualification import Overqualification
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import GPUS, MEMORY, VCPUS
 from swarm_iac.solver.snapshot.node_slots import Ints, Slots
