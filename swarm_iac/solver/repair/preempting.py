@@ -123,17 +123,18 @@ class _Fleet:
     def _gone(self, request: WorkloadRequest, host: NodeCapacity) -> list[WorkloadRequest] | None:
         """Who would have to go from this node, the lowest priority first; None where that is not enough."""
         capacity, free = self.capacity, self.capacity.free[host.name]
-        rest = Counter({name: n for name, n in self.on[host.name].items() if n and self._below(name, request)})
+        requests = self.snapshot.requests
+        rest = Counter({name: n for name, n in self.on[host.name].items() if requests[name].priority < request.priority})
         gone: list[WorkloadRequest] = []
         while capacity.most(request, host) <= 0 and rest.total():
             lacks = [(i, need - free[i]) for i, need in request.needs if need > free[i]]
 
             def order(name: str, lacks: list[tuple[int, int]] = lacks) -> tuple[int, float, int, str]:
-                one = self.snapshot.requests[name]
+                one = requests[name]
                 helps = sum(min(1.0, one.need[i] / lack) for i, lack in lacks)
                 return one.priority, -helps, size(one), name
 
-            one = self.snapshot.requests[min((name for name, n in rest.items() if n), key=order)]
+            one = requests[min((name for name, n in rest.items() if n), key=order)]
             rest[one.name] -= 1
             capacity.take(one, host, -1)
             gone.append(one)
@@ -147,9 +148,6 @@ class _Fleet:
         for one in gone:
             capacity.take(one, host, 1)
         return gone if fits else None
-
-    def _below(self, name: str, request: WorkloadRequest) -> bool:
-        return self.snapshot.requests[name].priority < request.priority
 
     def _put(self, request: WorkloadRequest, host: NodeCapacity, sign: int) -> None:
         row = self.snapshot.rows[host.name]

@@ -217,11 +217,8 @@ class _Checker:
     def named(self, name: str, workload: Workload) -> None:
         """Whom it is to be away from, or with, exists, and is another one."""
         place = workload.place
-        for key, level, others in (
-            *(("away_from", *one) for one in place.away_from.items()),
-            *(("prefer_with", *one) for one in place.prefer_with.items()),
-        ):
-            for other in others:
+        for key, kinds in (("away_from", place.away_from), ("prefer_with", place.prefer_with)):
+            for level, other in ((level, other) for level, others in kinds.items() for other in others):
                 path = f"workloads.{name}.place.{key}.{level}"
                 if other == name and key == "away_from":
                     hint = f"write `spread: {level}` to keep its own replicas from each other"
