@@ -38,6 +38,9 @@ _SOON = 0.3
 _PATIENCE = 1.5
 #: Time that an interrupted question has to finish by itself. [s]
 _GRACE = 0.7
+#: How long the deciding thread keeps the interpreter when the drawing one waits for it. At Python's own 5 ms the first words
+#: took a second longer: everything that is loaded to draw them waits so long, again and again. [s]
+_TURN = 0.0005
 
 
 def gap(goal: Goal) -> str:
@@ -159,6 +162,8 @@ class _Worker(Generic[T]):
         thread = threading.Thread(target=self._work, name=interrupt.WORKER, daemon=True)
         here = threading.current_thread() is threading.main_thread()
         before = signal.signal(signal.SIGINT, self._interrupted) if here else None
+        turn = sys.getswitchinterval()
+        sys.setswitchinterval(_TURN)
         try:
             thread.start()
             thread.join(_SOON if not self.interrupts else 0)
@@ -167,6 +172,7 @@ class _Worker(Generic[T]):
             while self._goes_on(thread):
                 pass
         finally:
+            sys.setswitchinterval(turn)
             if here:
                 signal.signal(signal.SIGINT, before)
         if self.errors:
