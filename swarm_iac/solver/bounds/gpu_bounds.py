@@ -187,7 +187,7 @@ def finer_bound(
             one = merged(problem, nodes, stand, [snapshot.shares and snapshot.shares.weights.of(names[0]) for names in nodes])
             problem, nodes, stand = one.problem, one.nodes, one.stand
         rules = no_less_due(snapshot, counts, level, groups, nodes, elsewhere, depth)
-        rules += rack_rules(snapshot, groups, nodes) if racks else ()
+        rules += rack_rules(snapshot, groups, nodes, elsewhere) if racks else ()
         parts = () if depth is None else team_sums(snapshot, level, depth, groups, nodes)
         moves = int(snapshot.stack.solve.moves)
         found = relaxed_bound(problem, groups, stop, stand, moves, elsewhere=elsewhere, parts=parts, rules=rules, part=FINER)

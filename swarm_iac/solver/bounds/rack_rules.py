@@ -1,17 +1,23 @@
 """What do racks, groups of linked GPUs and cards hold at most? Rules of a relaxation whose shapes are in one rack each.
 
-For a kind k, a rack r, its workloads w, none of which runs yet, and y[k,r] = Σ_{h in r} y[k,h]:
+For a kind k, a rack r, its workloads w, and y[k,r] = Σ_{h in r} y[k,h]:
 
-    y[k,r] ≤ Σ_w most[w,r]                  `spread`, `per_rack`: each; `balance` over R racks: (members + (R − 1) · skew) / R
+    y[k,r] ≤ Σ_w most[w,r]                  `spread`, `per_rack`: each; `balance` over R racks: (members + (R − 1) · skew) / R;
+                                            or as many as run there
     most[w,r] = members_w · in[w,r]         `within: rack`: Σ_r in[w,r] ≤ 1, or whole_w of a gang, of which all are there
     Σ_k u(gpus_k / largest_h) · y[k,h] ≤ groups_h · count_h    linked kinds, on nodes with so many groups of linked GPUs, for
                                                                each u of `relaxation`: a replica is within one of them
     Σ_{k whole} gpus_k · y[k,h] + p[h] + m[h] ≤ cards_h · count_h    p, m: whole cards for parts of GPUs, and for instances
+
+What runs may stay against a rule: a workload that does is left out. Where all that run keep it, so do those of them that stay,
+and who comes beside them.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.backend.cpsat import cp_model
@@ -31,13 +37,15 @@ def binds(snapshot: Snapshot) -> bool:
     return any(_ruled(request) or request.linked for request in snapshot.requests.values())
 
 
-def rack_rules(snapshot: Snapshot, kinds: Kinds, nodes: Nodes) -> tuple[Rule, ...]:
-    """Of the kinds' workloads and the shapes' nodes. Rules on what runs are left out: it may stay against them."""
+def rack_rules(
+    snapshot: Snapshot, kinds: Kinds, nodes: Nodes, elsewhere: Mapping[str, int] = MappingProxyType({})
+) -> tuple[Rule, ...]:
+    """Of the kinds' workloads and the shapes' nodes. `elsewhere`: how many of a workload may stay on other nodes."""
     racks = by_rack(snapshot, nodes)
 
     def in_racks(relaxed: Relaxed) -> None:
         for k, group in enumerate(kinds):
-            ruled = [request for request in group if _ruled(request) and not snapshot.running.get(request.name)]
+            ruled = [request for request in group if _ruled(request) and _in_one(snapshot, request, elsewhere)]
             if ruled:
                 rest = sum(request.members for request in group) - sum(request.members for request in ruled)
                 _in_racks(snapshot, relaxed, k, ruled, rest, racks)
@@ -46,7 +54,7 @@ def rack_rules(snapshot: Snapshot, kinds: Kinds, nodes: Nodes) -> tuple[Rule, ..
         some = [
             (k, group[0].gpus)
             for k, group in enumerate(kinds)
-            if group[0].linked and not any(snapshot.running.get(request.name) for request in group)
+            if group[0].linked and all(_on_linked(snapshot, request) for request in group)
         ]
         for h, names in enumerate(nodes):
             groups = snapshot.nodes[names[0]].links
@@ -85,6 +93,26 @@ def _each(request: WorkloadRequest) -> int | None:
 
 def _even(request: WorkloadRequest) -> bool:
     return request.even is not None and request.even.level == "rack" and request.together is None
+
+
+def _ran(snapshot: Snapshot, request: WorkloadRequest) -> Counter[str]:
+    """How many of its replicas ran in each rack."""
+    known = snapshot.nodes
+    return Counter(group_of(known[a.node], "rack") for a in snapshot.running.get(request.name, ()) if a.node in known)
+
+
+def _in_one(snapshot: Snapshot, request: WorkloadRequest, elsewhere: Mapping[str, int]) -> bool:
+    """Of one with `within: rack`: do all that run keep it, and could all of a gang be on nodes of the relaxation?"""
+    return request.together != "rack" or (len(_ran(snapshot, request)) <= 1 and not elsewhere.get(request.name))
+
+
+def _on_linked(snapshot: Snapshot, request: WorkloadRequest) -> bool:
+    """Are the GPUs of each replica that runs linked?"""
+    known = snapshot.nodes
+    return all(
+        a.node not in known or any({*a.cards} <= {*group} for group in known[a.node].links)
+        for a in snapshot.running.get(request.name, ())
+    )
 
 
 def most_in_one(snapshot: Snapshot, request: WorkloadRequest) -> int:
@@ -130,16 +158,18 @@ def _in_racks(
     for request in together:
         runs = relaxed.whole.get(request.name, 1)
         model.add(cp_model.LinearExpr.sum([inside[request.name, rack] for rack in there]) <= runs)
-    fixed = rest + sum(most_in_one(snapshot, request) for request in ruled if request.together != "rack")
+    tops = {request.name: (most_in_one(snapshot, request), _ran(snapshot, request)) for request in ruled}
     for rack, shapes in there.items():
+        top = {name: max(most, ran[rack]) for name, (most, ran) in tops.items()}
+        fixed = rest + sum(top[request.name] for request in ruled if request.together != "rack")
         held = [(relaxed.y[k, h], 1) for h in shapes]
         for request in together:
-            here, most = inside[request.name, rack], most_in_one(snapshot, request)
+            here, most = inside[request.name, rack], top[request.name]
             if request.gang:
                 held.append((here, -most))
             else:  # of these some may be missing
                 some = model.new_int_var(0, most, "")
                 model.add(some <= most * here)
                 held.append((some, -1))
-        others = model.new_int_var(0, fixed, "") if fixed else 0
-        model.add(cp_model.LinearExpr.weighted_sum([var for var, _ in held], [amount for _, amount in held]) == others)
+        free = model.new_int_var(0, fixed, "") if fixed else 0
+        model.add(cp_model.LinearExpr.weighted_sum([var for var, _ in held], [amount for _, amount in held]) == free)
