@@ -44,6 +44,7 @@ NAMES = frozenset((*(rule.__name__ for rule in RULES), *machines.NODE_RULES)) - 
 _EXCUSED = (
     requests.states_allow,
     requests.taints_keep_new_work_away,
+    requests.replicas_have_company,
     numa.numa_covers_devices,
     numa.replicas_are_on_one_numa_node,
     links.gpus_of_a_replica_are_linked,
@@ -69,8 +70,8 @@ def judge(
     """All violations, in the order of RULES; empty when the placement may stand.
 
     `kept` names the allocations that stand on the node where they ran: they may stay on a cordoned or tainted one, bound to
-    fewer NUMA nodes than their devices lie on, on several where one is asked for, on GPUs without links, and in a rack that has
-    more than `balance` allows. `held` tells what
+    fewer NUMA nodes than their devices lie on, on several where one is asked for, on GPUs without links, without those whom
+    `only_with` names, and in a rack that has more than `balance` allows. `held` tells what
     each that ran anywhere held then: so much may stand above the limit of its user, of a team or of the cluster. `ran` tells
     on which node that was, for limits on single GPU models.
     Without `today`, every exception to a limit holds.

@@ -179,6 +179,23 @@ def workloads_keep_away(placed: PlacementIndex) -> Iterator[Violation]:
                     yield Violation(rule="workloads_keep_away", text=text, subject=name, path=path)
 
 
+def replicas_have_company(placed: PlacementIndex) -> Iterator[Violation]:
+    """For every a ∉ kept of w, not ended, and v ∈ only_with_w,s, there is b of v, not ended:  p_a = p_b, places of kind s
+
+    What ran there before stays, whoever leaves it alone.
+    """
+    for name, ones in placed.going.items():
+        for kind, others in placed.stack.workloads[name].place.only_with.items():
+            for other in others:
+                there = {placed.place(one.node, kind) for one in placed.going.get(other, ())}
+                for one in ones:
+                    if one.name not in placed.kept and placed.place(one.node, kind) not in there:
+                        where = "there" if kind == "node" else f"in its {kind}"
+                        text = f"{one.name} is on {one.node}, and no replica of {other}, with which it is to be, is {where}"
+                        path = f"workloads.{name}.place.only_with.{kind}"
+                        yield Violation(rule="replicas_have_company", text=text, subject=one.name, path=path)
+
+
 def taints_keep_new_work_away(placed: PlacementIndex) -> Iterator[Violation]:
     """For every a ∉ kept of w, not ended, and (k, v) ∈ taints(node_a):  tolerate_w[k] ∈ {v, *}, and team_w ∈ teams_k,v ≠ ∅
 
@@ -234,5 +251,6 @@ PLACED = (
     replicas_are_balanced,
     workloads_stay_apart,
     workloads_keep_away,
+    replicas_have_company,
     gangs_are_whole,
 )

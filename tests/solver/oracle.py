@@ -79,8 +79,8 @@ def score(snapshot: Snapshot, classified: Classified, counts: Counter[tuple[str,
                 for name, w in snapshot.stack.workloads.items() if w.place.near)  # fmt: skip
     alone = 0
     for name, w in snapshot.stack.workloads.items():
-        for level, others in w.place.prefer_with.items():
-            for other in others:
+        for level in ("node", "rack", "site"):
+            for other in {*w.place.prefer_with.get(level, ()), *w.place.only_with.get(level, ())}:
                 there = {_where(snapshot, b, level) for (n, b), c in counts.items() if n == other and c}
                 alone -= sum(c for (n, b), c in counts.items() if n == name and _where(snapshot, b, level) not in there)
     beside = 0

@@ -188,6 +188,28 @@ CASES: dict[str, list[Case]] = {
             beside={"each": {"gpus": 4}},
         ),
     ],
+    "company_is_near": [
+        Case(
+            {"only_with": {"node": ["beside"]}}, 5, 1, 4, judged="replicas_have_company",
+            text="asks for a node with a replica of beside; 1 of 3 is such, and has no capacity",
+            lacking="3 nodes: 2 have nobody whom it names, 1 lacks GPUs",
+            of_those="of those near whom it names the most that is free is none",
+            beside={"each": {"gpus": 4}},
+        ),
+        Case(
+            {"only_with": {"rack": ["beside"]}}, 7, 1, 6, judged="replicas_have_company",
+            text="asks for a node with a replica of beside in its rack; 2 of 3 are such, and none of them has capacity",
+            lacking="3 nodes: 2 lack GPUs, 1 has nobody whom it names",
+            of_those="of those near whom it names the most that is free is none",
+            beside={"each": {"gpus": 4}},
+        ),
+        Case(
+            {"only_with": {"node": ["beside"]}}, 1, 1, 0, judged="replicas_have_company",
+            text="asks for a node with a replica of beside; there is none",
+            lacking="3 nodes: 3 have nobody whom it names",
+            beside={"each": {"gpus": 16}},
+        ),
+    ],
     "selector_matches": [
         Case(
             {"select": {"zone": "b"}}, 1, 4, 0, judged="labels_match_select",

@@ -80,7 +80,7 @@ def test_a_rebalance_moves_for_it() -> None:
     kept, better = solve(stack, last), solve(stack, last, repair=False)
     assert where(kept, "web", True) == {"r1"} and where(better, "web", True) == {"r0"} and goal(better).value == 0
     price = worse(figures(stack, kept.placement), figures(stack, better.placement))
-    assert "2 fewer replicas without one of their `prefer_with` near them" in price
+    assert "2 fewer replicas without one that they are to be with near them" in price
 
 
 @PATHS

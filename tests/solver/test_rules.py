@@ -198,11 +198,14 @@ def _prefer_apart(rng: random.Random, fleet: dict[str, Any]) -> None:
         fleet["workloads"][name]["place"] = fleet["workloads"][name].get("place", {}) | {"prefer_apart": level}
 
 
-def _prefer_with(rng: random.Random, fleet: dict[str, Any]) -> None:
-    for name in rng.sample(sorted(fleet["workloads"]), rng.choice([1, 2])):
-        others = rng.sample(sorted({"w0", "w2"} - {name}), 1)  # those that are there before and after
-        liked = {rng.choice(["node", "node", "rack", "site"]): others}
-        fleet["workloads"][name]["place"] = fleet["workloads"][name].get("place", {}) | {"prefer_with": liked}
+def _with(key: str) -> Rule:
+    def drawn(rng: random.Random, fleet: dict[str, Any]) -> None:
+        for name in rng.sample(sorted(fleet["workloads"]), rng.choice([1, 2])):
+            others = rng.sample(sorted({"w0", "w2"} - {name}), 1)  # those that are there before and after
+            liked = {rng.choice(["node", "node", "rack", "site"]): others}
+            fleet["workloads"][name]["place"] = fleet["workloads"][name].get("place", {}) | {key: liked}
+
+    return drawn
 
 
 def _movable(rng: random.Random, fleet: dict[str, Any]) -> None:
@@ -240,7 +243,8 @@ RULES: dict[str, Rule] = {
     "prefer": _request("place", {"prefer": {"zone": "a"}}, {"prefer": {"zone": "b", "rack": "r1"}}),
     "near": _request("place", {"near": "rack"}, {"near": "site"}),
     "prefer_apart": _prefer_apart,
-    "prefer_with": _prefer_with,
+    "prefer_with": _with("prefer_with"),
+    "company_is_near": _with("only_with"),
     "immovable_stay": _movable,
     "models_stay_under_limits": _by_model,
     "gpu_model_matches": _each("gpus", "2 x H100", "1 x L40S", "1 x H100"),

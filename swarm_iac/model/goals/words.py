@@ -33,7 +33,7 @@ WORDS = {
     "moves": ("move of a running replica", "moves of running replicas"),
     "shifts": ("replica that restarts anyway and leaves its node", "replicas that restart anyway and leave their nodes"),
     "near": ("rack or site beyond the first of a workload", "racks or sites beyond the first of each workload"),
-    "alone": ("replica without one of its `prefer_with` near it", "replicas without one of their `prefer_with` near them"),
+    "alone": ("replica without one that it is to be with near it", "replicas without one that they are to be with near them"),
     "beside": ("workload beside another one of `prefer_apart`", "workloads beside another one of `prefer_apart`"),
     "preferred": ("preferred label lacking", "preferred labels lacking"),
     "overqualification": ("step of larger GPUs than needed", "steps of larger GPUs than needed"),

@@ -101,6 +101,11 @@ class Where(Value):
         default={},
         description="Not on a node with a replica of these workloads, nor they with one of it: `[chat]`, or `{rack: [chat]}`.",
     )
+    only_with: Annotated[dict[Level, tuple[Name, ...]], BeforeValidator(read_named), _OrList()] = Field(
+        default={},
+        description="Only on nodes with a replica of each of these workloads, else it is pending: `[cache]`, or "
+        "`{rack: [cache]}`. What already runs elsewhere stays.",
+    )
     numa: Literal["single"] | None = Field(
         default=None,
         description="single: each replica has its GPUs, pinned cores and memory on one NUMA node (`single-numa-node` of the "
@@ -119,6 +124,12 @@ class Where(Value):
     def groups(self) -> tuple[Group, ...]:
         """The rules on groups of nodes that it has, but for those that name other workloads."""
         return tuple(Group(rule, value) for rule in GROUP_RULES if not rule.named and (value := getattr(self, rule.key)))
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The other workloads that it names."""
+        every = (self.away_from, self.prefer_with, self.only_with)
+        return frozenset(name for kinds in every for names in kinds.values() for name in names)
 
     @property
     def together(self) -> Level | None:

@@ -152,6 +152,8 @@ class Relaxations:
             yield from self._tolerated()
         elif key := {NUMA_RULE: "numa", LINK_RULE: "links"}.get(rule) or PLACE.get(rule):
             yield from self._dropped(key)
+            if key == "only_with":
+                yield from self._one_more()
             if key in ("numa", "links") and self.request.need[GPUS] > 1:
                 yield from self._less(NODE[GPUS])
         elif self.request.profile and rule in ("mig_profile_exists", "gpu_model_matches"):
@@ -164,6 +166,16 @@ class Relaxations:
             most = self.request.gpu_memory
             for less in sorted({b.gpu_memory for b in self.capacity.snapshot.nodes.values() if 0 < b.gpu_memory < most}):
                 yield self._request("each.gpus.memory", str(Bytes(less)), 1000 * (most - less) // most)
+
+    def _one_more(self) -> Iterator[Relaxation]:
+        """One more of those whom it is only with."""
+        for name in sorted({name for names in self.request.place.only_with.values() for name in names}):
+            other = self.capacity.snapshot.requests[name]
+            if not other.gang:
+                count = other.wanted + len(self.capacity.snapshot.done.get(name, ())) + 1
+                upper = self.stack.workloads[name].replicas.most
+                value: object = f"{count}..{upper}" if upper > count else count
+                yield Relaxation("request", Edit(path=f"workloads.{name}.replicas", value=value), 3000, whole=False)
 
     def _cut_elsewhere(self) -> Iterator[Relaxation]:
         """Cards that may be cut as well, and other models that have the profile."""
@@ -241,7 +253,7 @@ class Relaxations:
         """Another workload asks for fewer replicas; a gang goes as a whole. The costliest edit: it is someone else's."""
         counts, other = self.capacity.counts[holder], self.capacity.snapshot.requests[holder]
         if other.gang:
-            if any(holder in names for one in self.stack.workloads.values() for names in one.place.away_from.values()):
+            if any(holder in one.place.named for one in self.stack.workloads.values()):
                 return  # the file names it, so it cannot be left out alone
             whole = self._fits(self.capacity.without({holder}))
             yield Relaxation("request", Edit(path=f"workloads.{holder}"), 8000 + other.gpus * other.members, whole)

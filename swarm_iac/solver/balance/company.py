@@ -1,30 +1,36 @@
-"""How many replicas with `prefer_with` have nobody near them whom they prefer to be with?"""
+"""How many replicas with `prefer_with` or `only_with` have nobody near them whom they are to be with?"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import numpy.typing as npt
 
 from swarm_iac.model.place.groups import LEVELS, Level
-from swarm_iac.solver.snapshot.capacity import group_of
+from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
 from swarm_iac.solver.snapshot.node_slots import Ints, Slots
-from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
+from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.tasks import Pairs, by_workload
+from swarm_iac.solver.snapshot.value import near
 
 #: Who would rather be in one node, rack or site with whom.
 Wish = tuple[str, Level, str]
 
 
 def wishes(snapshot: Snapshot) -> tuple[Wish, ...]:
-    """Those of all workloads with `prefer_with`, each with each that it names."""
+    """Those of all workloads with `prefer_with` or `only_with`, each with each that it names."""
     known: dict[str, tuple[Wish, ...]] = snapshot.known(wishes)
     if not known:
-        known["all"] = tuple(
+        every = (
             (name, level, other)
             for name, request in snapshot.requests.items()
-            for level, others in request.place.prefer_with.items()
+            for named in (request.place.prefer_with, request.place.only_with)
+            for level, others in named.items()
             for other in others
             if other in snapshot.requests
         )
+        known["all"] = tuple(dict.fromkeys(every))
     return known["all"]
 
 
@@ -76,9 +82,56 @@ def alone(slots: Slots, request: WorkloadRequest) -> Ints:
     return found
 
 
+def accompanied(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity) -> bool:
+    """Is each that `only_with` names on the node, in its rack or in its site?"""
+    nodes = capacity.snapshot.nodes
+    return all(
+        any(group_of(nodes[node], level) == group_of(host, level) for node in capacity.counts.get(other, ()))
+        for level, others in request.place.only_with.items()
+        for other in others
+    )
+
+
+def where_accompanied(slots: Slots, request: WorkloadRequest) -> npt.NDArray[np.bool_]:
+    """The same of every node."""
+    found = np.ones(len(slots.nodes), dtype=np.bool_)
+    for level, others in request.place.only_with.items():
+        groups = slots.groups(level)
+        for other in others:
+            found &= _standing(slots, other, groups)[groups] > 0
+    return found
+
+
+def after(snapshot: Snapshot, name: str) -> int:
+    """Behind how many others it is decided, each of which is only where the next is; of those in a circle any number."""
+    known: dict[str, int] = snapshot.known(after)
+    if not known:
+        named = {
+            one: {other for others in request.place.only_with.values() for other in others}
+            for one, request in snapshot.requests.items()
+            if request.place.only_with
+        }
+        known |= dict.fromkeys(snapshot.requests, 0)
+        for _ in named:
+            known |= {one: 1 + max((known.get(other, 0) for other in others), default=0) for one, others in named.items()}
+    return known[name]
+
+
+def beside(snapshot: Snapshot, counts: Pairs) -> Snapshot:
+    """The snapshot that knows of each node who of those that `only_with` names is near it in `counts`."""
+    if not snapshot.sought:
+        return snapshot
+    there, named = near(snapshot, counts), [(level, name) for name, levels in snapshot.sought.items() for level in levels]
+    nodes = {
+        name: replace(host, company=frozenset(one for one in named if (*one, group_of(host, one[0])) in there))
+        for name, host in snapshot.nodes.items()
+    }
+    return replace(snapshot, nodes=nodes)
+
+
 def _standing(slots: Slots, name: str, groups: Ints) -> Ints:
     """Replicas of a workload in each group."""
     found: Ints = np.zeros(int(groups.max(initial=-1)) + 1, dtype=np.int64)
-    for node, count in slots.capacity.counts[name].items():
+    for node, count in slots.capacity.counts.get(name, {}).items():
         found[groups[slots.index[node]]] += count
     return found

@@ -27,6 +27,7 @@ from swarm_iac.solver.bounds.gpu_bounds import Bounds
 from swarm_iac.solver.decide import locality
 from swarm_iac.solver.decide.by_columns import goals as goals_of_large
 from swarm_iac.solver.decide.filling_again import filled_again
+from swarm_iac.solver.decide.in_company import in_company
 from swarm_iac.solver.decide.large import Unproven, bounded_anew, changed, filled, solution_of, with_devices
 from swarm_iac.solver.decide.moves import moves_with_causes
 from swarm_iac.solver.decide.proofs import (
@@ -56,6 +57,7 @@ from swarm_iac.solver.snapshot.binding_limits import without_slack
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload, classify, fixed_by, full_task, repair_task
+from swarm_iac.solver.snapshot.value import alone
 from swarm_iac.solver.solution import Solution
 from swarm_iac.solver.unexplained import Unexplained
 
@@ -127,11 +129,11 @@ def unexplained(
     def settled(found: Solution) -> Solution:
         if repair and not (large and watch.stopped):
             found = _whole(snapshot, classified, found, watch)
-        return _on_one(snapshot, classified, most, found, watch)
+        return _last_looks(snapshot, classified, most, found, watch)
 
     def greedily(error: Exception) -> Unexplained:
         found = rescued(snapshot, classified, most, error, watch)
-        return Unexplained(_on_one(snapshot, classified, most, found, watch), whole, watch, large)
+        return Unexplained(_last_looks(snapshot, classified, most, found, watch), whole, watch, large)
 
     def answered(
         decide: Callable[[], Unproven], otherwise: Callable[[Exception], Unexplained], before: Sequence[str] = ()
@@ -205,6 +207,16 @@ def _whole(snapshot: Snapshot, classified: Classified, found: Solution, watch: W
     )
 
 
+def _last_looks(snapshot: Snapshot, classified: Classified, most: dict[str, int], found: Solution, watch: Watch) -> Solution:
+    found = _on_one(snapshot, classified, most, found, watch)
+    before: Pairs = Counter((a.workload, a.node) for a in found.placement.allocations)
+    if not alone(snapshot, before):
+        return found
+    counts = in_company(snapshot, classified, before, watch.ended)
+    again = {"only_with": "some were placed again, where those are whom they name"}
+    return _again(snapshot, classified, most, found, counts, again, watch)
+
+
 def _on_one(snapshot: Snapshot, classified: Classified, most: dict[str, int], found: Solution, watch: Watch) -> Solution:
     """With nobody split who has to be on one NUMA node, or on linked GPUs: who came out so is placed elsewhere, or waits.
 
@@ -219,13 +231,27 @@ def _on_one(snapshot: Snapshot, classified: Classified, most: dict[str, int], fo
         return found
     counts = unsplit(snapshot, classified, before, watch.ended) if apart else before
     counts = evened(snapshot, classified, counts, watch.ended)
-    placed = goals_of_large(snapshot, counts, most, Bounds())
-    if all(by_workload(counts)[name] >= by_workload(before)[name] for name in snapshot.running):
-        placed = still_bounded(placed, found.proof.goals)
-    goals = (*placed, moves_goal(snapshot, classified, counts))
     how = f"some were placed again, each on one NUMA node{' or on linked GPUs' * snapshot.linked}"
     again = {"numa": how} if apart else {"balance": "some were placed again, evenly"}
-    return solution_of(snapshot, classified, counts, goals, 0, watch, again)
+    return _again(snapshot, classified, most, found, counts, again, watch)
+
+
+def _again(
+    snapshot: Snapshot,
+    classified: Classified,
+    most: dict[str, int],
+    found: Solution,
+    counts: Pairs,
+    how: dict[str, str],
+    watch: Watch,
+) -> Solution:
+    """`counts` in place of what was found. The bounds on that hold, unless more of what ran has stopped."""
+    before = Counter(a.workload for a in found.placement.allocations)
+    placed = goals_of_large(snapshot, counts, most, Bounds())
+    if all(by_workload(counts)[name] >= before[name] for name in snapshot.running):
+        placed = still_bounded(placed, found.proof.goals)
+    goals = (*placed, moves_goal(snapshot, classified, counts))
+    return solution_of(snapshot, classified, counts, goals, 0, watch, how)
 
 
 def rescued(snapshot: Snapshot, classified: Classified, most: dict[str, int], error: Exception, watch: Watch) -> Solution:

@@ -325,12 +325,14 @@ class _Players:
         self.fleet = fleet
         self.moves = next((aim for aim in table if aim.name == "moves"), None)
         # A gang of which some members are fixed is whole in any case, and what is fixed may be even only with the rest.
-        begun = (
+        begun = {
             name
             for name in fleet.by_request
             if (fleet.request(name).gang or fleet.request(name).even) and fleet.task.free[name] < fleet.request(name).members
-        )
-        self.names: frozenset[str] | None = frozenset(begun)
+        }
+        # Without these others have no place.
+        sought = {name for name in fleet.by_request if fleet.request(name).sought}
+        self.names: frozenset[str] | None = frozenset(begun | sought)
 
     def join(self, aim: Aim) -> None:
         """From now on the goal is kept."""

@@ -13,6 +13,7 @@ from functools import cache, cached_property
 from typing import Literal
 
 from swarm_iac.model.placement import Allocation, Placement, Reason
+from swarm_iac.solver.balance.company import beside
 from swarm_iac.solver.explain.counting import EVERY, GROUPED, NODE_RULES, RACK_RULES, reach
 from swarm_iac.solver.explain.domains import DOMAINS
 from swarm_iac.solver.explain.messages import budget_spent, devices_taken, forbids, not_moved, over_limit, slot_lost
@@ -25,7 +26,7 @@ from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import BUDGETS, CLUSTER, MACHINE, MODELS, TEAM, USER, beyond_chain, of_chain
 from swarm_iac.solver.snapshot.snapshot import Over, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import FIT, suits
-from swarm_iac.solver.snapshot.tasks import Classified, classify
+from swarm_iac.solver.snapshot.tasks import Classified, Pairs, classify
 
 _MODEL = "gpu_model_matches"
 GANG = "gang_is_whole_or_absent"
@@ -49,6 +50,8 @@ _TWINS = _PARTS | {whole: part for part, whole in _PARTS.items()}
 
 def capacity_of(snapshot: Snapshot, placement: Placement) -> FreeCapacity:
     """What is free beside a placement."""
+    counts: Pairs = Counter((a.workload, a.node) for a in placement.going() if a.node in snapshot.nodes)
+    snapshot = beside(snapshot, counts)
     capacity = FreeCapacity(snapshot)
     if capacity.local is not None:
         on: dict[str, list[Allocation]] = {}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from swarm_iac.solver.balance.besides import crowded
-from swarm_iac.solver.balance.company import alone, wishes_about
+from swarm_iac.solver.balance.company import accompanied, after, alone, where_accompanied, wishes_about
 from swarm_iac.solver.balance.nearest import by_nearness
 from swarm_iac.solver.balance.overqualification import Overqualification
 from swarm_iac.solver.balance.preferred import lacks
@@ -43,13 +43,17 @@ FIRST = 200
 def greedy(task: Task, stop: Callable[[], bool] = lambda: False, order: Order = lambda request: -request.gpus) -> Pairs:
     """Replicas of the free workloads by (workload, node). `stop` ends it with what is placed so far.
 
-    `order` decides who comes first of one priority; what runs comes before.
+    `order` decides who comes first of one priority; what runs comes before, and behind others who is only where they are.
     """
     requests = sorted(
         (task.snapshot.requests[name] for name in task.free),
-        key=lambda a: (-a.priority, not task.running[a.name], order(a), -a.need[MEMORY], -a.need[VCPUS], a.name),
+        key=lambda a: (*_rank(task, a), order(a), -a.need[MEMORY], -a.need[VCPUS], a.name),
     )
     return by_share(task, requests, stop) if task.snapshot.shares else one_pass(task, requests, stop)
+
+
+def _rank(task: Task, request: WorkloadRequest) -> tuple[int, bool, int]:
+    return -request.priority, not task.running[request.name], after(task.snapshot, request.name)
 
 
 def by_share(task: Task, requests: Sequence[WorkloadRequest], stop: Callable[[], bool]) -> Pairs:
@@ -117,7 +121,7 @@ class _Pass:
         moves = self.budget if request.movable else 0
         part = task if most is None else replace(task, free={request.name: most})
         picked, moved = _best(part, slots, request, homes, self.overqualification, moves)
-        if not picked and task.pairs is None and not (request.gang or request.groups):
+        if not picked and task.pairs is None and not (request.gang or request.groups or request.place.only_with):
             self.full.add(like)
         for (_, node), count in picked.items():
             back = slots.put_back(request, snapshot.nodes[node], count, task.own_cards(request.name, node))
@@ -230,6 +234,8 @@ def _groups(task: Task, slots: Slots, request: WorkloadRequest, homes: list[str]
         among = np.zeros(len(slots.nodes), dtype=np.bool_)
         among[[slots.index[node] for node in {*task.nodes, *homes} if node in slots.index]] = True
         caps = np.where(among, caps, 0)
+    if request.place.only_with:
+        caps = np.where(where_accompanied(slots, request), caps, 0)
     rows = np.flatnonzero(caps)
     if task.pairs is not None or snapshot.barred:
         names = {int(row): slots.nodes[row].name for row in rows}
@@ -273,7 +279,7 @@ def _fill(
 
     def put(host: NodeCapacity, most: int, *, keep: bool = False) -> int:
         fit = min(slots.capacity.most(request, host), most) if slots.capacity.by_ceiling(request) > 0 else 0
-        if keep or not open_to(request, host):
+        if keep or not open_to(request, host) or not accompanied(slots.capacity, request, host):
             fit = min(fit, task.home(request.name, host.name) - picked[request.name, host.name])
         own = task.own_cards(request.name, host.name)
         if own and fit > 0:

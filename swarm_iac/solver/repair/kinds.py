@@ -34,7 +34,7 @@ def simple(request: WorkloadRequest) -> bool:
     instances lie: they count them as parts of GPUs, which no less of fit a card.
     """
     several = request.members > 1 and (request.gang or request.together or request.by_rack or request.even or request.near)
-    company = request.place.prefer_apart or request.place.prefer_with
+    company = request.sought or request.place.prefer_apart or request.place.prefer_with or request.place.only_with
     return not (request.local or request.profile or request.others or company or several)
 
 

@@ -32,13 +32,15 @@ REPLICAS = 500
 def preempting(snapshot: Snapshot, counts: Pairs) -> list[WorkloadRequest]:
     """Who is pending beside work of a lower priority, and stands for itself."""
     least = min((snapshot.requests[name].priority for name, _ in counts), default=0)
-    return [one for one in short(snapshot, counts) if one.priority > least and not (one.in_pieces or one.local or one.even)]
+    some = [one for one in short(snapshot, counts) if one.priority > least]
+    return [one for one in some if not (one.in_pieces or one.local or one.even or one.place.only_with)]
 
 
 def preempted(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Callable[[], bool]) -> Pairs:
     """The placement with pending work in place of some of a lower priority: of gangs all members, or none.
 
-    Left to searches: who is bound within a node, or to groups that are compared, pieces of GPUs, and guarantees of teams.
+    Left to searches: who is bound within a node, to others, or to groups that are compared, pieces of GPUs, and guarantees of
+    teams.
     """
     waiting = preempting(snapshot, counts)
     if not waiting or (snapshot.shares and snapshot.shares.guarantees):
@@ -77,7 +79,7 @@ class _Fleet:
         new = {name for name, _ in self.counts - self.stand}  # with those alone it makes way: they would have moved else
         for (name, node), count in self.counts.items():
             one, may = requests[name], count - self.stand[name, node] if name in new else count
-            if may > 0 and not one.gang and one.movable and not one.in_pieces:
+            if may > 0 and not (one.gang or one.in_pieces or one.sought) and one.movable:
                 self.on[node][name] += may
                 self._held(one, rows[node], may)
         self.hosts = list(self.snapshot.nodes.values())

@@ -19,7 +19,7 @@ from swarm_iac.solver.repair.restoring import capacity_beside
 from swarm_iac.solver.snapshot.layout import MEMORY
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, Task, by_workload
-from swarm_iac.solver.snapshot.value import MOVE, total
+from swarm_iac.solver.snapshot.value import MOVE, alone, total
 
 #: So often all that left are asked again: each that goes home frees capacity for others.
 TURNS = 4
@@ -38,14 +38,14 @@ def undo_moves(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pai
 def _once(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pairs:
     most = max(moves_of(snapshot, classified, counts), int(snapshot.stack.solve.moves))
     best = counts
-    for way, alone in ((_all_again, True), (_one_by_one, False)):
+    for way, single in ((_all_again, True), (_one_by_one, False)):
         left = by_workload(classified.stand - best)
         order = sorted(
-            (name for name in left if not alone or simple(snapshot.requests[name])), key=lambda name: _rank(snapshot, name)
+            (name for name in left if not single or simple(snapshot.requests[name])), key=lambda name: _rank(snapshot, name)
         )
         found, uneven = _home(snapshot, classified, best, most, way, order)
-        if uneven:  # who goes home leaves one rack for another one: then those who have to be even stay where they are
-            order = [name for name in order if not snapshot.requests[name].even]
+        if uneven:  # who goes home leaves one rack for another one: then those that others count on stay where they are
+            order = [name for name in order if not (snapshot.requests[name].even or snapshot.requests[name].sought)]
             found, _ = _home(snapshot, classified, best, most, way, order)
         best = found
     return best
@@ -54,7 +54,7 @@ def _once(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pairs:
 def _home(snapshot: Snapshot, classified: Classified, best: Pairs, most: int, way: Way, order: list[str]) -> tuple[Pairs, bool]:
     """What is worth more than `best`, with some of these at home and at `most` so many moves, or `best`.
 
-    And whether something better was refused as uneven.
+    And whether something better was refused since it is uneven, or leaves somebody alone.
     """
     if not order:
         return best, False
@@ -71,7 +71,9 @@ def _home(snapshot: Snapshot, classified: Classified, best: Pairs, most: int, wa
     for found in (home + greedy(Task(snapshot, place.capacity, _missing(snapshot, home))), home):
         if by_workload(best) - by_workload(found) or moves_of(snapshot, classified, found) > most:
             continue
-        if net(snapshot, classified, found) > net(snapshot, classified, best):
+        if alone(snapshot, found):
+            uneven = True
+        elif net(snapshot, classified, found) > net(snapshot, classified, best):
             if even(snapshot, found):
                 return found, False
             uneven = True
@@ -105,7 +107,7 @@ def eased(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pairs:
                 found[name, home] += 1
     found = +found
     well = moves_of(snapshot, classified, found) <= moves_of(snapshot, classified, counts) and even(snapshot, found)
-    return found if well else counts
+    return found if well and not alone(snapshot, found) else counts
 
 
 Homes = dict[str, list[str]]

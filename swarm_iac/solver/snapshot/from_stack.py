@@ -35,6 +35,8 @@ def snapshot_of(stack: Stack, last: Placement, today: datetime.date | None = Non
     if any(taint.teams for node in stack.nodes.values() for taint in node.taints.values()):
         teams = {user: stack.teams_of(user) for user in {one.user for one in stack.workloads.values()}}
         requests = {name: replace(request, teams=teams[request.user]) for name, request in requests.items()}
+    sought = {other for one in stack.workloads.values() for others in one.place.only_with.values() for other in others}
+    requests = {name: replace(one, sought=True) if name in sought else one for name, one in requests.items()}
     if foes := foes_of(stack):
         requests = {name: replace(request, foes=foes.get(name, ())) for name, request in requests.items()}
     local, linked = (any(getattr(one, key) for one in requests.values()) for key in ("local", "linked"))

@@ -82,6 +82,7 @@ class WorkloadRequest:
     share: int = WHOLE  # thousandths of each GPU that it has a part or a MIG instance of: then `need` names no GPU
     profile: str = ""  # of the MIG instances that it asks for
     movable: bool = True  # may its replicas leave their nodes for others?
+    sought: bool = False  # may others be only where it is?
     #: By kind of group, the workloads that are kept away from it, or it from them.
     foes: tuple[tuple[Level, frozenset[str]], ...] = ()
     single: bool = False  # has each replica to be on one NUMA node?
@@ -206,6 +207,8 @@ class NodeCapacity:
     links: Groups = ()  # of GPUs that are joined by NVLink; empty where no workload is bound to such
     mig: bool = False  # may its GPUs be cut?
     whole: tuple[int, ...] = ()  # `capacity`, also of what files of finished jobs take
+    #: Of those that `only_with` names who is on it, in its rack or in its site; None while they are being placed.
+    company: frozenset[tuple[Level, str]] | None = None
 
     @property
     def cards(self) -> CardKind:
@@ -326,6 +329,21 @@ class Snapshot:
     def evened(self) -> tuple[str, ...]:
         """The workloads with `balance`."""
         return tuple(name for name, request in self.requests.items() if request.even)
+
+    @functools.cached_property
+    def accompanied(self) -> frozenset[str]:
+        """The workloads with `only_with`."""
+        return frozenset(name for name, request in self.requests.items() if request.place.only_with)
+
+    @functools.cached_property
+    def sought(self) -> dict[str, frozenset[Level]]:
+        """Those that they name, and in groups of which kinds each is to be near."""
+        found: dict[str, set[Level]] = {}
+        for name in self.accompanied:
+            for level, others in self.requests[name].place.only_with.items():
+                for other in others:
+                    found.setdefault(other, set()).add(level)
+        return {name: frozenset(levels) for name, levels in found.items()}
 
     @functools.cached_property
     def sending(self) -> tuple[str, ...]:

@@ -94,6 +94,16 @@ def domain_sizes(request: WorkloadRequest, host: NodeCapacity) -> list[int]:
     return [sum(i in own for i in group) for group in host.links for own in able]
 
 
+def company_is_near(request: WorkloadRequest, host: NodeCapacity) -> bool:
+    """x[w,n] = 0 unless each v of only_with_w has a replica on n, in its rack or in its site; what already runs there may stay.
+
+    Asked once all have their places; before, it is a rule between workloads.
+    """
+    return host.company is None or all(
+        (level, name) in host.company for level, names in request.place.only_with.items() for name in names
+    )
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NodeRule:
     """A rule on a workload and a node, whatever runs there."""
@@ -167,6 +177,15 @@ def _untolerated(snapshot: Snapshot, request: WorkloadRequest) -> str:
     return f"taints keep it off nodes: {', '.join(most)}{more}"
 
 
+def _alone(snapshot: Snapshot, request: WorkloadRequest) -> str:
+    named = [f"{name} in its {level}" for level, names in request.place.only_with.items() for name in names]
+    named = [text.removesuffix(" in its node") for text in named]
+    every, count = len(snapshot.nodes), sum(company_is_near(request, host) for host in snapshot.nodes.values())
+    one, many = "is such, and has no capacity", "are such, and none of them has capacity"
+    have = pluralize(count, f"of {every} {one}", f"of {every} {many}") if count else "there is none"
+    return f"asks for a node with a replica of {' and of '.join(named)}; {have}"
+
+
 #: So many taints are named in a reason.
 _TAINTS = 3
 #: In the order in which a node is looked at.
@@ -179,6 +198,10 @@ FIT = (
     NodeRule(
         fits=taints_are_tolerated, path="place.tolerate", judged="taints_keep_new_work_away",
         leaves="whose taints it tolerates", lacks=_first_taint, text=_untolerated,
+    ),
+    NodeRule(
+        fits=company_is_near, path="place.only_with", judged="replicas_have_company",
+        leaves="near whom it names", lacks="nobody whom it names", text=_alone,
     ),
     NodeRule(
         fits=gpu_model_matches, path="each.gpus", judged="gpus_match_request",
@@ -223,12 +246,13 @@ def suits(request: WorkloadRequest, host: NodeCapacity) -> bool:
 
 def open_to(request: WorkloadRequest, host: NodeCapacity) -> bool:
     """May anything new of it come there, labels and sizes aside? Where not, what runs there may stay all the same."""
-    return host.state == "ready" and taints_are_tolerated(request, host)
+    return host.state == "ready" and taints_are_tolerated(request, host) and company_is_near(request, host)
 
 
 def suits_but_state(request: WorkloadRequest, host: NodeCapacity) -> bool:
     """Would it suit if the node were ready?"""
-    return _matches(request, host) and taints_are_tolerated(request, host) and domain_suffices(request, host)
+    others = taints_are_tolerated(request, host) and company_is_near(request, host)
+    return others and _matches(request, host) and domain_suffices(request, host)
 
 
 def domain_suffices(request: WorkloadRequest, host: NodeCapacity) -> bool:
@@ -244,14 +268,14 @@ def _matches(request: WorkloadRequest, host: NodeCapacity) -> bool:
 
 
 #: What holds for who is new alone.
-_OF_NEW = (node_is_ready, taints_are_tolerated, numa_node_suffices, linked_gpus_suffice)
+_OF_NEW = (node_is_ready, taints_are_tolerated, company_is_near, numa_node_suffices, linked_gpus_suffice)
 #: What holds for those that stay as well.
 _LASTING = tuple(one.fits for one in FIT if one.fits not in _OF_NEW)
 
 
 def may_stay(request: WorkloadRequest, host: NodeCapacity) -> bool:
-    """May a replica that is placed there stay? Also over several NUMA nodes, without links, and beside a taint: nobody is
-    stopped by a rule that came later.
+    """May a replica that is placed there stay? Also over several NUMA nodes, without links, beside a taint, and alone: nobody
+    is stopped by a rule that came later.
     """
     return host.state in ("ready", "cordon") and _matches(request, host)
 
@@ -321,7 +345,7 @@ def _kinds(snapshot: Snapshot) -> tuple[npt.NDArray[np.int64], list[NodeCapacity
         firsts: dict[tuple[object, ...], tuple[int, NodeCapacity]] = {}
         kinds = []
         for host in snapshot.nodes.values():
-            like = (host.state, host.model, host.gpu_memory, host.numa, host.mig, host.tainted)
+            like = (host.state, host.model, host.gpu_memory, host.numa, host.mig, host.tainted, host.company)
             kinds.append(firsts.setdefault(like, (len(firsts), host))[0])
         known[()] = np.array(kinds, dtype=np.int64), [host for _, host in firsts.values()]
     return cast("tuple[npt.NDArray[np.int64], list[NodeCapacity]]", known[()])

@@ -16,6 +16,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from swarm_iac.model.device import WHOLE
+from swarm_iac.model.place.groups import Level
+from swarm_iac.solver.snapshot.capacity import group_of
 from swarm_iac.solver.snapshot.layout import GPUS, MACHINE
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 
@@ -43,11 +45,44 @@ def worth(request: WorkloadRequest) -> int:
 
 
 def total(snapshot: Snapshot, counts: Pairs) -> int:
-    """What everything that is placed is worth."""
+    """What everything that is placed is worth, but for those that are alone."""
+    counts = accompanied(snapshot, counts)
     found = sum(worth(snapshot.requests[name]) * count for (name, _), count in counts.items())
     if snapshot.shares:
         one = snapshot.shares.weights.one
         found += sum(int(LEVEL**priority) * DUE * sum(due) // one for priority, due in within(snapshot, counts).items())
+    return found
+
+
+def accompanied(snapshot: Snapshot, counts: Pairs) -> Pairs:
+    """The same without those that are alone."""
+    gone = alone(snapshot, counts)
+    return counts - gone if gone else counts
+
+
+def alone(snapshot: Snapshot, counts: Pairs) -> Pairs:
+    """Replicas near which nobody is whom `only_with` names, of gangs all members. Who ran there may stay so."""
+    if not snapshot.accompanied:
+        return Counter()
+    there = near(snapshot, counts)
+    found: Pairs = Counter()
+    for (name, node), count in counts.items():
+        if name in snapshot.accompanied:
+            request, host = snapshot.requests[name], snapshot.nodes[node]
+            named = ((level, other) for level, others in request.place.only_with.items() for other in others)
+            new = count - snapshot.home(name)[node]
+            if new > 0 and any((*one, group_of(host, one[0])) not in there for one in named):
+                found[name, node] = new
+    gangs = {name for name, _ in found if snapshot.requests[name].gang}
+    return found | Counter({pair: count for pair, count in counts.items() if pair[0] in gangs})
+
+
+def near(snapshot: Snapshot, counts: Pairs) -> set[tuple[Level, str, str]]:
+    """Of those that `only_with` names, in which groups of nodes of which kind each has a replica."""
+    found: set[tuple[Level, str, str]] = set()
+    for (name, node), count in counts.items():
+        for level in snapshot.sought.get(name, ()) if count > 0 else ():
+            found.add((level, name, group_of(snapshot.nodes[node], level)))
     return found
 
 

@@ -217,7 +217,7 @@ class _Checker:
     def named(self, name: str, workload: Workload) -> None:
         """Whom it is to be away from, or with, exists, and is another one."""
         place = workload.place
-        for key, kinds in (("away_from", place.away_from), ("prefer_with", place.prefer_with)):
+        for key, kinds in (("away_from", place.away_from), ("prefer_with", place.prefer_with), ("only_with", place.only_with)):
             for level, other in ((level, other) for level, others in kinds.items() for other in others):
                 path = f"workloads.{name}.place.{key}.{level}"
                 if other == name and key == "away_from":

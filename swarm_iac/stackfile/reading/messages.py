@@ -84,6 +84,7 @@ _TABLES = {
     "tolerate": ("dedicated", "research"),
     "away_from": ("rack", "[chat]"),
     "prefer_with": ("rack", "[cache]"),
+    "only_with": ("rack", "[cache]"),
     "env": ("HF_HOME", "/cache"),
     "accounts": ("ada", "ada-lovelace"),
 }
@@ -303,7 +304,7 @@ def _type(kind: str, model: type[BaseModel], loc: tuple[Step, ...], given: Any) 
     elif kind in ("model_type", "model_attributes_type"):
         keys = known_keys(model, loc)
         hint = f"its keys are {', '.join(keys[:12])}" if keys else ""
-    elif kind == "dict_type" and loc[-1] in ("away_from", "prefer_with") and isinstance(given, str):
+    elif kind == "dict_type" and loc[-1] in ("away_from", "prefer_with", "only_with") and isinstance(given, str):
         hint = f"write a list: [{given[:40]}]"
     elif kind == "dict_type":
         hint = _table(str(loc[-1]) if loc else "", given)

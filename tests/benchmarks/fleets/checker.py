@@ -233,6 +233,7 @@ def together(stack: Stack, allocations: list[Allocation], last: Placement) -> It
         yield from _shape(stack, name, ones)
     yield from _apart(stack, workloads)
     yield from _away(stack, workloads)
+    yield from _alone(stack, workloads, kept_nodes(allocations, last))
 
 
 def parts(total: int, numa: int) -> list[range]:
@@ -372,6 +373,23 @@ def _away(stack: Stack, by_workload: dict[str, list[Allocation]]) -> Iterator[Fi
                 for b in (b for other in others if other != name for b in by_workload.get(other, ()) if not b.ended):
                     if place(stack, a.node, kind) == place(stack, b.node, kind):
                         yield Finding("away_from", f"{a.name} and {b.name} are in one {kind}", frozenset({a.name, b.name}))
+
+
+def kept_nodes(allocations: list[Allocation], last: Placement) -> frozenset[str]:
+    """Those that are on the node where they ran."""
+    was = {a.name: a.node for a in last.going()}
+    return frozenset(a.name for a in allocations if was.get(a.name) == a.node)
+
+
+def _alone(stack: Stack, by_workload: dict[str, list[Allocation]], kept: frozenset[str]) -> Iterator[Finding]:
+    """No new replica where nobody is whom it is to be only with."""
+    for name, ones in by_workload.items():
+        for kind, others in stack.workloads[name].place.only_with.items():
+            for other in others:
+                there = {place(stack, b.node, kind) for b in by_workload.get(other, ()) if not b.ended}
+                for a in ones:
+                    if not a.ended and a.name not in kept and place(stack, a.node, kind) not in there:
+                        yield Finding("only_with", f"no {other} in the {kind} of {a.name}", frozenset({a.name}))
 
 
 def user_ceilings(stack: Stack, allocations: list[Allocation], last: Placement, today: datetime.date) -> Iterator[Finding]:

@@ -2,7 +2,8 @@
 compared, drawn from streams of their own: all else stays as it was drawn.
 
 Fleets of seeds below FIRST, of links below LINKED, of `balance` below BALANCED, of GPU models that count more for a team
-below WORTH, and of `prefer_with` below COMPANY, stay as they were: some are kept for what was answered wrong on them.
+below WORTH, of `prefer_with` below COMPANY, and of `only_with` below BOUND, stay as they were: some are kept for what was
+answered wrong on them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tests.benchmarks.fleets.draw import chance, read_shape, weighted
 from tests.benchmarks.fleets.draw_workloads import gpus_of, within_numa
 from tests.benchmarks.fleets.written import Data, Drawn
 
-FIRST, LINKED, BALANCED, WORTH, COMPANY = 200_000, 400_000, 450_000, 800_000, 900_000
+FIRST, LINKED, BALANCED, WORTH, COMPANY, BOUND = 200_000, 400_000, 450_000, 800_000, 900_000, 1_000_000
 #: How often a fleet has a feature.
 SITES, TAINTS, FIRM, AWAY, LINKS, EVEN = 0.3, 0.3, 0.3, 0.3, 0.6, 0.7
 _TAINTS: tuple[Data, ...] = ({"dedicated": "a"}, {"dedicated": "b"}, {"fan": "broken"}, {"dedicated": "a", "fan": "broken"})
@@ -56,6 +57,9 @@ def _company(rng: random.Random, drawn: Drawn, seed: int) -> None:
     if seed >= COMPANY and chance(rng, AWAY) and len(drawn.data["workloads"]) > 1:
         for _ in range(len(drawn.data["workloads"]) // 4 + 1):
             _liked(rng, drawn)
+    if seed >= BOUND and len(drawn.data["workloads"]) > 1:
+        for _ in range(len(drawn.data["workloads"]) // 6 + 1):
+            _accompanied(rng, drawn)
 
 
 def _worth(rng: random.Random, data: Data, seed: int) -> None:
@@ -119,7 +123,7 @@ def edited_where(drawn: Drawn, seed: int, number: int, attempt: int) -> str:
         edits |= {_taint: 2, **({_toleration: 1} if drawn.data["workloads"] else {})}
     if any("movable" in one for one in drawn.data["workloads"].values()):
         edits[_movable] = 1
-    for key, edit in (("away_from", _away), ("prefer_with", _liked)):
+    for key, edit in (("away_from", _away), ("prefer_with", _liked), ("only_with", _accompanied)):
         those = [one for one in drawn.data["workloads"].values() if key in one.get("place", {})]
         for one in those:  # those that went are no longer named
             named = {kind: [it for it in names if it in drawn.data["workloads"]] for kind, names in _levels(one, key).items()}
@@ -260,6 +264,10 @@ def _away(rng: random.Random, drawn: Drawn) -> str:
 
 def _liked(rng: random.Random, drawn: Drawn) -> str:
     return _named(rng, drawn, "prefer_with")
+
+
+def _accompanied(rng: random.Random, drawn: Drawn) -> str:
+    return _named(rng, drawn, "only_with")
 
 
 def _named(rng: random.Random, drawn: Drawn, key: str) -> str:

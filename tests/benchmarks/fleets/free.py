@@ -135,7 +135,8 @@ class Free:
                 return False
         if where.balance and not balance.even(self.stack, name, [*(a.node for a in others), node]):
             return False
-        if (where.apart and any(self.near(name, node))) or any(self.foes(name, node)):
+        near = (where.apart and any(self.near(name, node))) or any(self.foes(name, node))
+        if near or not self.in_company(name, node):
             return False
         return not where.within or all(
             place(self.stack, a.node, where.within) == place(self.stack, node, where.within) for a in others
@@ -149,6 +150,14 @@ class Free:
             level = next((kind for kind in ("site", "rack") if kind in (own, says)), "node")
             if says and any(place(self.stack, a.node, level) == place(self.stack, node, level) for a in ones):
                 yield other
+
+    def in_company(self, name: str, node: str) -> bool:
+        """Is each there whom it is to be only with?"""
+        return all(
+            any(place(self.stack, a.node, kind) == place(self.stack, node, kind) for a in self.stands.get(other, ()))
+            for kind, others in self.stack.workloads[name].place.only_with.items()
+            for other in others
+        )
 
     def foes(self, name: str, node: str) -> Iterator[str]:
         """The other workloads that are too near, of those that are to be away from it, or it from them."""

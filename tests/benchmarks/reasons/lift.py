@@ -30,6 +30,7 @@ _PLACE = {
     "balance_holds_skew": {"balance": None},
     "apart_keeps_away": {"apart": None},
     "away_from_keeps_off": {"away_from": {}},
+    "company_is_near": {"only_with": {}},
     "single_fits_numa_node": {"numa": None},
     "numa_node_suffices": {"numa": None},
 }
@@ -129,7 +130,8 @@ _SENTENCES = {
     r"does not tolerate|whose taint": "taints_are_tolerated", r"it is to be on one": "single_fits_numa_node", r"to stay within one": "within_keeps_together",
     r"may have \d+ on one node": "per_node_holds",
     r"may have \d+ in one rack": "per_rack_holds", r"may have \d+ in one site": "per_site_holds",
-    r"both are to be apart": "apart_keeps_away", r"it is to be away from": "away_from_keeps_off", r"node \S+ carries": "node_stays_under_limits",
+    r"both are to be apart": "apart_keeps_away", r"it is to be away from": "away_from_keeps_off",
+    r"with which it is to be": "company_is_near", r"node \S+ carries": "node_stays_under_limits",
     r"team \S+ holds": "team_stays_under_limits",
     r"the cluster carries": "cluster_stays_under_limits", r"user \S+ holds": "user_stays_under_limits",
 }  # fmt: skip

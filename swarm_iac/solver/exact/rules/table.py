@@ -31,6 +31,7 @@ RULES: tuple[Rule, ...] = (
     *(partial(workload.group_rule_holds, rule=rule) for rule in GROUP_RULES),
     *(partial(workload.others_stay_away, rule=rule) for rule in GROUP_RULES),
     workload.named_stay_away,
+    workload.company_is_near,
     evenness.balance_holds,
     *_on_nodes(),
     *(partial(rack.rack_budget_holds, budget=budget) for budget in RACK),

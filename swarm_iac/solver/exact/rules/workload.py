@@ -115,6 +115,38 @@ def named_stay_away(fleet: FleetModel) -> None:
             fleet.at_most([(one[group], 1), (two[group], 1)], 1)
 
 
+def company_is_near(fleet: FleetModel) -> None:
+    """For every w, v ∈ only_with_w,s and n in a group g of this kind:  x[w,n] ≤ home[w,n] + (top[w,n] − home[w,n]) · has[v,g]
+
+    has[v,g] ≤ Σ_{m∈g} x[v,m], and 1 where v is fixed. home: what ran there, and may stay alone.
+    """
+    known: dict[tuple[str, str], cp_model.IntVar | int] = {}
+
+    def has(other: str, level: Level, group: str) -> cp_model.IntVar | int:
+        if (other, group) not in known:
+            nodes = fleet.task.snapshot.nodes
+            its = [fleet.x[other, node] for node in fleet.by_request.get(other, ()) if group_of(nodes[node], level) == group]
+            if any(group_of(nodes[node], level) == group for node in fleet.task.base.counts.get(other, ())):
+                known[other, group] = 1
+            elif its:
+                var = fleet.new(0, 1, f"has[{other},{group}]", lambda values: int(any(values[one.index] for one in its)))
+                fleet.model.add(var <= sum(its))
+                known[other, group] = var
+            else:
+                known[other, group] = 0
+        return known[other, group]
+
+    for name, nodes in fleet.by_request.items():
+        named = [(level, other) for level, others in fleet.request(name).place.only_with.items() for other in others]
+        for (level, other), node in itertools.product(named, nodes):
+            there, top = has(other, level, group_of(fleet.node(node), level)), fleet.tops[name, node]
+            home = min(top, fleet.task.home(name, node))
+            if home < top and not isinstance(there, int):
+                fleet.model.add(fleet.x[name, node] <= home + (top - home) * there)
+            elif home < top and not there:
+                fleet.model.add(fleet.x[name, node] <= home)
+
+
 def _used(fleet: FleetModel, name: str, group: str, nodes: list[str]) -> cp_model.IntVar:
     """1 where any of the nodes has a replica."""
     parts = [fleet.x[name, node] for node in nodes]
