@@ -182,7 +182,7 @@ def workloads_keep_away(placed: PlacementIndex) -> Iterator[Violation]:
 def replicas_have_company(placed: PlacementIndex) -> Iterator[Violation]:
     """For every a ∉ kept of w, not ended, and v ∈ only_with_w,s, there is b of v, not ended:  p_a = p_b, places of kind s
 
-    What ran there before stays, whoever leaves it alone.
+    What ran there before stays, also where it is left alone.
     """
     for name, ones in placed.going.items():
         for kind, others in placed.stack.workloads[name].place.only_with.items():

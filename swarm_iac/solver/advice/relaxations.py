@@ -72,7 +72,7 @@ class Relaxations:
         found = [relaxation for rule in conflict.rules for relaxation in self._of_rule(rule)]
         found += [*self._ended(conflict), *self._fewer(), *self._urgent(), *of_teams(self.capacity, self.request, self.goal)]
         found += [relaxation for name in conflict.holders[:HOLDERS] for relaxation in self._given_up(name)]
-        firm = [name for name in conflict.holders if not self.capacity.snapshot.requests[name].movable]
+        firm = [name for name in conflict.holders if not self.stack.workloads[name].movable]
         found += [Relaxation("move", Edit(path=f"workloads.{name}.movable", value=None), 200, True) for name in firm[:HOLDERS]]
         return sorted(found, key=lambda relaxation: (not relaxation.whole, relaxation.change, relaxation.edit.path))
 

@@ -22,12 +22,10 @@ from dataclasses import dataclass, replace
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
 from swarm_iac.solver.backend.linear import listening
-from swarm_iac.solver.balance.even import even
 from swarm_iac.solver.bounds.gpu_bounds import Bounds
 from swarm_iac.solver.decide import locality
 from swarm_iac.solver.decide.by_columns import goals as goals_of_large
 from swarm_iac.solver.decide.filling_again import filled_again
-from swarm_iac.solver.decide.in_company import in_company
 from swarm_iac.solver.decide.large import Unproven, bounded_anew, changed, filled, solution_of, with_devices
 from swarm_iac.solver.decide.moves import moves_with_causes
 from swarm_iac.solver.decide.proofs import (
@@ -48,7 +46,7 @@ from swarm_iac.solver.exact.effort import (
 from swarm_iac.solver.exact.watch import Watch
 from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.repair.assembly import placement_of
-from swarm_iac.solver.repair.evening import evened
+from swarm_iac.solver.repair.evening import evened, well
 from swarm_iac.solver.repair.fewest_moves import moves_goal
 from swarm_iac.solver.repair.greedy import greedy
 from swarm_iac.solver.repair.unsplitting import split, unsplit
@@ -57,7 +55,6 @@ from swarm_iac.solver.snapshot.binding_limits import without_slack
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload, classify, fixed_by, full_task, repair_task
-from swarm_iac.solver.snapshot.value import alone
 from swarm_iac.solver.solution import Solution
 from swarm_iac.solver.unexplained import Unexplained
 
@@ -129,11 +126,11 @@ def unexplained(
     def settled(found: Solution) -> Solution:
         if repair and not (large and watch.stopped):
             found = _whole(snapshot, classified, found, watch)
-        return _last_looks(snapshot, classified, most, found, watch)
+        return _on_one(snapshot, classified, most, found, watch)
 
     def greedily(error: Exception) -> Unexplained:
         found = rescued(snapshot, classified, most, error, watch)
-        return Unexplained(_last_looks(snapshot, classified, most, found, watch), whole, watch, large)
+        return Unexplained(_on_one(snapshot, classified, most, found, watch), whole, watch, large)
 
     def answered(
         decide: Callable[[], Unproven], otherwise: Callable[[Exception], Unexplained], before: Sequence[str] = ()
@@ -207,51 +204,27 @@ def _whole(snapshot: Snapshot, classified: Classified, found: Solution, watch: W
     )
 
 
-def _last_looks(snapshot: Snapshot, classified: Classified, most: dict[str, int], found: Solution, watch: Watch) -> Solution:
-    found = _on_one(snapshot, classified, most, found, watch)
-    before: Pairs = Counter((a.workload, a.node) for a in found.placement.allocations)
-    if not alone(snapshot, before):
-        return found
-    counts = in_company(snapshot, classified, before, watch.ended)
-    again = {"only_with": "some were placed again, where those are whom they name"}
-    return _again(snapshot, classified, most, found, counts, again, watch)
-
-
 def _on_one(snapshot: Snapshot, classified: Classified, most: dict[str, int], found: Solution, watch: Watch) -> Solution:
     """With nobody split who has to be on one NUMA node, or on linked GPUs: who came out so is placed elsewhere, or waits.
 
-    And evenly, if others count on those that went.
+    And evenly, and with whom each names, if others count on those that went.
     """
     ones = found.placement.allocations
     apart = snapshot.local and bool(split(snapshot, classified, ones))
-    if not apart and not snapshot.evened:
+    if not (apart or snapshot.evened or snapshot.accompanied):
         return found
     before: Pairs = Counter((a.workload, a.node) for a in ones)
-    if not apart and even(snapshot, before):
+    if not apart and well(snapshot, before):
         return found
     counts = unsplit(snapshot, classified, before, watch.ended) if apart else before
     counts = evened(snapshot, classified, counts, watch.ended)
-    how = f"some were placed again, each on one NUMA node{' or on linked GPUs' * snapshot.linked}"
-    again = {"numa": how} if apart else {"balance": "some were placed again, evenly"}
-    return _again(snapshot, classified, most, found, counts, again, watch)
-
-
-def _again(
-    snapshot: Snapshot,
-    classified: Classified,
-    most: dict[str, int],
-    found: Solution,
-    counts: Pairs,
-    how: dict[str, str],
-    watch: Watch,
-) -> Solution:
-    """`counts` in place of what was found. The bounds on that hold, unless more of what ran has stopped."""
-    before = Counter(a.workload for a in found.placement.allocations)
     placed = goals_of_large(snapshot, counts, most, Bounds())
-    if all(by_workload(counts)[name] >= before[name] for name in snapshot.running):
+    if all(by_workload(counts)[name] >= by_workload(before)[name] for name in snapshot.running):
         placed = still_bounded(placed, found.proof.goals)
     goals = (*placed, moves_goal(snapshot, classified, counts))
-    return solution_of(snapshot, classified, counts, goals, 0, watch, how)
+    how = f"some were placed again, each on one NUMA node{' or on linked GPUs' * snapshot.linked}"
+    again = {"numa": how} if apart else {"others": "some were placed again, evenly or where those are whom they name"}
+    return solution_of(snapshot, classified, counts, goals, 0, watch, again)
 
 
 def rescued(snapshot: Snapshot, classified: Classified, most: dict[str, int], error: Exception, watch: Watch) -> Solution:

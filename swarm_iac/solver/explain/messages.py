@@ -294,7 +294,7 @@ def holds(capacity: FreeCapacity, name: str, rules: tuple[str, ...], places: Set
     what = " and ".join(dict.fromkeys(named)) or pluralize(sum(counts[node] for node in on), "place")
     more = f" and {len(on) - 4} more" if len(on) > 4 else ""
     priority = next(key for key, value in PRIORITIES.items() if value == other.priority)
-    firm = "" if other.movable else ", and is not moved (`movable: false`)"
+    firm = "" if other.movable else f", and is not moved ({_firmly(capacity.snapshot, name)[0]})"
     text = f"{name} ({priority}, user {other.user}) holds {what} on {', '.join(on[:4])}{more}{firm}"
     return Reason(rule="holds", text=text, path=f"workloads.{name}")
 
@@ -360,13 +360,24 @@ def not_moved(snapshot: Snapshot, names: Iterable[str]) -> Reason:
     hold = "holds enough for it, and is" if len(some) == 1 else "hold enough for it, and are"
     text = f"{' and '.join(some[:3])} {hold} not moved"
     more = f" ({len(some) - 3} more)" if len(some) > 3 else ""
-    return Reason(rule="immovable_stay", text=f"{text} (`movable: false`){more}", path=f"workloads.{some[0]}.movable")
+    why, path = _firmly(snapshot, some[0])
+    return Reason(rule="immovable_stay", text=f"{text} ({why}){more}", path=path)
 
 
-def slot_lost(request: WorkloadRequest) -> Reason:
+def _firmly(snapshot: Snapshot, name: str) -> tuple[str, str]:
+    """Why a workload is not moved, and the path of what says so."""
+    every = snapshot.stack.workloads
+    if not every[name].movable:
+        return "`movable: false`", f"workloads.{name}.movable"
+    namer = next(one for one, work in every.items() for names in work.place.only_with.values() if name in names)
+    return f"{namer} runs only with it", f"workloads.{namer}.place.only_with"
+
+
+def slot_lost(snapshot: Snapshot, request: WorkloadRequest) -> Reason:
     """Why it has no other place in this change, although there is capacity."""
-    text = "lost its slot to a higher priority, and is not moved (`movable: false`); the next change may place it elsewhere"
-    return Reason(rule="moves_stay_in_budget", text=text, path=f"workloads.{request.name}.movable")
+    why, path = _firmly(snapshot, request.name)
+    text = f"lost its slot to a higher priority, and is not moved ({why}); the next change may place it elsewhere"
+    return Reason(rule="moves_stay_in_budget", text=text, path=path)
 
 
 def devices_taken(request: WorkloadRequest, nodes: Iterable[str]) -> Reason:

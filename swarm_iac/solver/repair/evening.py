@@ -1,7 +1,7 @@
-"""Whose replicas stand less evenly than `balance` allows, since others of them were taken away? And what is left without those?
+"""Who counts on others that were taken away, to be even (`balance`) or near them (`only_with`)? And what is left without those?
 
-Every search keeps the rule. Who came out on several NUMA nodes is taken away after it (`unsplitting.py`), and then a rack may
-have fewer than the others count on.
+Every search keeps these rules. Who came out on several NUMA nodes is taken away after it (`unsplitting.py`), and then a rack
+may have fewer than the others count on; and a search of a large fleet that was ended may have taken away whom others are near.
 """
 
 from __future__ import annotations
@@ -13,15 +13,25 @@ from swarm_iac.solver.balance.even import Even, even, uneven
 from swarm_iac.solver.repair.restoring import restored
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs
+from swarm_iac.solver.snapshot.value import alone
 
 
 def evened(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Callable[[], bool]) -> Pairs:
-    """The placement without what is too many in a rack, or site, and with all that fits then; as it is where nothing is."""
-    if even(snapshot, counts):
+    """The placement without what is too many in a rack, or site, or alone, and with all that fits then; as it is where nothing
+    is.
+    """
+    if well(snapshot, counts):
         return counts
     less = without_surplus(snapshot, counts)
+    while gone := alone(snapshot, less):  # who goes may leave others alone, or uneven
+        less = without_surplus(snapshot, +(less - gone))
     more = restored(snapshot, classified, less, stop)
-    return more if even(snapshot, more) else less
+    return more if well(snapshot, more) else less
+
+
+def well(snapshot: Snapshot, counts: Pairs) -> bool:
+    """Is nothing in it too many in a rack, or site, and nobody alone?"""
+    return even(snapshot, counts) and not alone(snapshot, counts)
 
 
 def without_surplus(snapshot: Snapshot, counts: Pairs) -> Pairs:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from operator import itemgetter
 
@@ -19,6 +19,7 @@ from swarm_iac.model.resources.table import RESOURCES, demand_of, reader
 from swarm_iac.model.stack import Node, Stack
 from swarm_iac.model.workload import PRIORITIES, Workload
 from swarm_iac.solver.snapshot import by_model
+from swarm_iac.solver.snapshot.capacity import group_of
 from swarm_iac.solver.snapshot.layout import CORES, COUNTED, FILES, FILES_ON_NODE, ITSELF, MACHINE, NODE, POWER
 from swarm_iac.solver.snapshot.scopes import ceiling_of, paths_of, scopes_of
 from swarm_iac.solver.snapshot.site_links import with_links
@@ -47,6 +48,8 @@ def snapshot_of(stack: Stack, last: Placement, today: datetime.date | None = Non
     ended = _ended_of(stack, last)
     requests = _less(requests, ended)
     running = _wanted_of(requests, nodes, last, ended)
+    for name in _leaned_on(requests, nodes, running):
+        requests[name] = replace(requests[name], movable=False)
     models = by_model.limits_of(stack, ceilings, today) if stack.limits_models else {}
     over = tuple(_over(ceilings, requests, running, [one for one in ended if one.node in nodes]))
     for one in over:
@@ -173,6 +176,23 @@ def _wanted_of(
 
 
 Foes = tuple[tuple[Level, frozenset[str]], ...]
+
+
+def _leaned_on(
+    requests: Mapping[str, WorkloadRequest], nodes: Mapping[str, NodeCapacity], running: Mapping[str, tuple[Allocation, ...]]
+) -> set[str]:
+    """Those that are near who runs only with them: else one would move from some of these to the next. Pieces of GPUs aside."""
+
+    def places(name: str, level: Level) -> set[str]:
+        return {group_of(nodes[a.node], level) for a in running.get(name, ()) if a.node in nodes}
+
+    return {
+        other
+        for name in running
+        for level, others in requests[name].place.only_with.items()
+        for other in others
+        if other in requests and not requests[other].in_pieces and places(name, level) & places(other, level)
+    }
 
 
 def foes_of(stack: Stack) -> dict[str, Foes]:

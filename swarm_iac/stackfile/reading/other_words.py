@@ -102,7 +102,7 @@ _KEYS: dict[str, dict[str, str]] = {
         "nodeselector constraint constraints labels features selector": "`select: {site: lab}` asks for a label",
         "affinity nodeaffinity preferred": "`select: {site: lab}` is required, `prefer: {site: lab}` preferred",
         "antiaffinity podantiaffinity exclusive distincthosts": _APART,
-        "podaffinity colocate together with": "`only_with: [cache]` asks for nodes with a replica of another workload, `prefer_with: [cache]` prefers them",
+        "podaffinity colocate together with": "`only_with: [cache]` asks for nodes with one of it, `prefer_with` prefers them",
         "tolerations toleration": "`tolerate: {dedicated: research}`",
         "topologyspreadconstraints maxskew skew": "`balance: {over: rack, skew: 2}`",
         "node nodes host hosts nodename nodelist": "give the node a label, and ask for it with `select`",

@@ -1,0 +1,90 @@
+"""Is a workload with `place.only_with` only where those are that it names, on every path, and is nobody stopped or led away for it?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from swarm_iac.limits import judge
+from swarm_iac.solver import solve, why
+from tests.solver.oracle import check_paths, still
+from tests.solver.test_balance import fleet
+from tests.solver.test_prefer_with import PATHS, where
+from tests.solver.test_rules import RULES, fleet_of
+
+
+def of(replicas: int, gpus: int = 1, company: dict[str, list[str]] | None = None, **place: Any) -> dict[str, Any]:
+    """A workload, and with whom it is only."""
+    return {"replicas": replicas, "each": {"gpus": gpus}, "place": place | ({"only_with": company} if company else {})}
+
+
+@PATHS
+@pytest.mark.parametrize(("level", "most"), [("node", 3), ("rack", 7)])
+def test_it_is_pending_where_those_whom_it_names_leave_no_capacity(answer: Any, level: str, most: int) -> None:
+    """Racks of two nodes with four GPUs; all are new, and there is capacity elsewhere."""
+    stack = fleet({"cache": of(1), "web": of(9, company={level: ["cache"]})})
+    found = answer(stack)
+    assert judge(stack, found.placement) == () and sum(a.workload == "web" for a in found.placement.allocations) == most
+    assert where(found, "web", level == "rack") == where(found, "cache", level == "rack")
+
+
+@PATHS
+def test_it_comes_where_one_of_each_is(answer: Any) -> None:
+    works = {"cache": of(2, spread="rack"), "store": of(1, select={"rack": "r1"}), "web": of(2, company={"rack": ["cache", "store"]})}
+    found = answer(fleet(works))
+    assert where(found, "web", True) == where(found, "store", True) <= where(found, "cache", True)
+
+
+@PATHS
+def test_whom_it_names_moves_once_and_then_no_more(answer: Any) -> None:
+    """`cache` is on a full node, so it moves for the first `web`. The next change asks for one more than is free beside it: that
+    is pending, or else `cache` would move on and leave the first ones alone.
+    """
+    full = {"cache": of(1, select={"rack": "r0"}), "fill": of(7, select={"rack": "r0"})}
+    last = solve(fleet(full)).placement
+    works = {**full, "cache": of(1), "web": of(3, company={"node": ["cache"]})}
+    found = answer(fleet(works), last)
+    assert sum(a.workload == "web" for a in found.placement.allocations) == 3 and not where(found, "cache") & where(found, "fill")
+    then = answer(fleet(works | {"web": of(4, company={"node": ["cache"]})}), found.placement)
+    assert not then.moves and where(then, "cache") == where(found, "cache") and len(then.placement.unplaced) == 1
+
+
+@PATHS
+def test_what_runs_is_not_stopped_when_those_leave(answer: Any) -> None:
+    """The node of `cache` is drained: it goes elsewhere, `web` in its rack stays, and a new one comes to the other rack."""
+    works = {"cache": of(1, select={"rack": "r0"}), "web": of(2, company={"rack": ["cache"]})}
+    before = fleet(works, racks=2)
+    last = solve(before).placement
+    home = next(iter(where_of(last, "cache")))
+    stack = fleet(works | {"cache": of(1), "web": of(3, company={"rack": ["cache"]})}, racks=2, changes={home: {"state": "drain"}})
+    found = answer(stack, last)
+    assert judge(stack, found.placement, **still(found.placement, last)) == ()
+    assert all(move.target for move in found.moves) and not found.placement.unplaced
+
+
+def where_of(placement: Any, name: str) -> set[str]:
+    """The nodes that a workload is on."""
+    return {a.node for a in placement.going() if a.workload == name}
+
+
+def test_who_is_not_moved_for_it_is_told() -> None:
+    """`cache` has the GPU that `big` lacks, and a place elsewhere; `web` beside it has none."""
+    works = {"cache": of(1, select={"rack": "r0"}), "web": of(1, gpus=0, company={"node": ["cache"]})}
+    last = solve(fleet(works)).placement
+    stack = fleet({**works, "cache": of(1), "big": of(2, gpus=4, select={"rack": "r0"})})
+    found = solve(stack, last)
+    assert len(found.placement.unplaced) == 1 and not found.moves
+    texts = {reason.text for reason in why(stack, found.placement, "big").reasons}
+    assert any(text.endswith("holds 1 GPU on r0-0, and is not moved (web runs only with it)") for text in texts), texts
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_on_all_paths(seed: int) -> None:
+    check_paths(*fleet_of(("company_is_near",), 700 + seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("other", [*sorted(RULES)])
+def test_beside_every_other_rule_on_all_paths(other: str) -> None:
+    check_paths(*fleet_of(("company_is_near", other) if other != "company_is_near" else (other,), 3000))
