@@ -43,7 +43,7 @@ def stops_are_due(
         cause = came(stack, before, after, back, today)
         names = () if cause.broken else cause.names
         if names and all(change.more(name) for name in names):
-            for one in change.judged(back[0], names):
+            for one in change.judged(back[0], change.due_to(back, names, today)):
                 found.setdefault((one.rule, one.subject), one)
     return tuple(found.values())
 
@@ -87,6 +87,21 @@ class _Change:
         """Are there more replicas of the workload than ran?"""
         ran = sum(one.workload == name for one in self.before.going())
         return self.placed[name] > ran
+
+    def due_to(self, back: tuple[Allocation, ...], names: tuple[str, ...], today: datetime.date | None) -> tuple[str, ...]:
+        """Of these those of other teams, where it had no place beside them either: the rest took what was left."""
+        line, new = (
+            self._line(back[0].workload),
+            {one.name for one in self.after.going()} - {one.name for one in self.before.going()},
+        )
+        others = tuple(name for name in names if self._line(name) != line)
+        if not others or len(others) == len(names):
+            return names
+        kept = tuple(
+            one for one in self.after.allocations if not (one.name in new and one.workload in set(names) - set(others))
+        )
+        cause = came(self.stack, self.before, self.after.model_copy(update={"allocations": kept}), back, today)
+        return others if cause.names and not cause.broken else names
 
     def judged(self, was: Allocation, names: tuple[str, ...]) -> Iterator[Violation]:
         """What is wrong where it stopped for these workloads."""

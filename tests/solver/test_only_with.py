@@ -31,7 +31,11 @@ def test_it_is_pending_where_those_whom_it_names_leave_no_capacity(answer: Any, 
 
 @PATHS
 def test_it_comes_where_one_of_each_is(answer: Any) -> None:
-    works = {"cache": of(2, spread="rack"), "store": of(1, select={"rack": "r1"}), "web": of(2, company={"rack": ["cache", "store"]})}
+    works = {
+        "cache": of(2, spread="rack"),
+        "store": of(1, select={"rack": "r1"}),
+        "web": of(2, company={"rack": ["cache", "store"]}),
+    }
     found = answer(fleet(works))
     assert where(found, "web", True) == where(found, "store", True) <= where(found, "cache", True)
 
@@ -45,7 +49,9 @@ def test_whom_it_names_moves_once_and_then_no_more(answer: Any) -> None:
     last = solve(fleet(full)).placement
     works = {**full, "cache": of(1), "web": of(3, company={"node": ["cache"]})}
     found = answer(fleet(works), last)
-    assert sum(a.workload == "web" for a in found.placement.allocations) == 3 and not where(found, "cache") & where(found, "fill")
+    assert sum(a.workload == "web" for a in found.placement.allocations) == 3 and not where(found, "cache") & where(
+        found, "fill"
+    )
     then = answer(fleet(works | {"web": of(4, company={"node": ["cache"]})}), found.placement)
     assert not then.moves and where(then, "cache") == where(found, "cache") and len(then.placement.unplaced) == 1
 
@@ -57,7 +63,9 @@ def test_what_runs_is_not_stopped_when_those_leave(answer: Any) -> None:
     before = fleet(works, racks=2)
     last = solve(before).placement
     home = next(iter(where_of(last, "cache")))
-    stack = fleet(works | {"cache": of(1), "web": of(3, company={"rack": ["cache"]})}, racks=2, changes={home: {"state": "drain"}})
+    stack = fleet(
+        works | {"cache": of(1), "web": of(3, company={"rack": ["cache"]})}, racks=2, changes={home: {"state": "drain"}}
+    )
     found = answer(stack, last)
     assert judge(stack, found.placement, **still(found.placement, last)) == ()
     assert all(move.target for move in found.moves) and not found.placement.unplaced
