@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from swarm_iac.limits import judge
+from swarm_iac.plan.show.causes import why_moved
 from swarm_iac.solver import solve, why
 from tests.solver.oracle import check_paths, still
 from tests.solver.test_balance import fleet
@@ -49,9 +50,10 @@ def test_whom_it_names_moves_once_and_then_no_more(answer: Any) -> None:
     last = solve(fleet(full)).placement
     works = {**full, "cache": of(1), "web": of(3, company={"node": ["cache"]})}
     found = answer(fleet(works), last)
-    assert sum(a.workload == "web" for a in found.placement.allocations) == 3 and not where(found, "cache") & where(
-        found, "fill"
-    )
+    assert sum(a.workload == "web" for a in found.placement.allocations) == 3
+    assert not where(found, "cache") & where(found, "fill")
+    assert [move.why for move in found.moves] == ["comes to web, which runs only with it"]
+    assert why_moved(fleet(works), last, found.placement) == {"cache-0": "comes to web, which runs only with it"}
     then = answer(fleet(works | {"web": of(4, company={"node": ["cache"]})}), found.placement)
     assert not then.moves and where(then, "cache") == where(found, "cache") and len(then.placement.unplaced) == 1
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 
-from swarm_iac.limits import BESIDES, besides, called_back, came, gain, torn
+from swarm_iac.limits import BESIDES, besides, called_back, came, gain, joins, torn
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.resources.table import held_of
 from swarm_iac.model.service.variants import changed
@@ -73,6 +73,8 @@ def _left(
         head = f"it does not fit {was.node} any more" if same else f"its new size does not fit {was.node}"
         head = _given(stack, was) or changed(before, after, was.workload) or head
         return f"{head}: {BESIDES.join(filter(None, (*found.rules(), frees)))}"
+    if (other := joins(stack, before, after, now)) and {*found.names} <= {other}:
+        return f"comes to {other}, which runs only with it"
     if frees:
         return frees
     return gain(stack, after, was, now) or f"{was.node} still has capacity for it: the search ended before finding that"

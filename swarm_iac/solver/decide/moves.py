@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from swarm_iac.limits import joins
 from swarm_iac.model.placement import Allocation, Placement
 from swarm_iac.model.resources.table import held_of
 from swarm_iac.solver.explain.team_shares import called_back
@@ -59,12 +60,17 @@ def _why(snapshot: Snapshot, placement: Placement, was: Allocation, target: str,
     if forced:
         gone = _left(snapshot, was.workload) if snapshot.requests[was.workload].gang else ""
         return f"its gang has to leave {gone}" if gone else f"it does not fit {was.node} any more"
-    if target:
-        same = target == was.node
+    return _why_moved(snapshot, placement, was) if target else _why_stopped(snapshot, placement, was, highest)
+
+
+def _why_moved(snapshot: Snapshot, placement: Placement, was: Allocation) -> str:
+    now = placement.by_name()[was.name]
+    if now.node == was.node:
         cut = snapshot.requests[was.workload].profile
         what = "position on a GPU, since MIG instances" if cut else "GPU, since parts of GPUs"
-        return f"changes its {what} fit there in no other way" if same else "frees capacity for others"
-    return _why_stopped(snapshot, placement, was, highest)
+        return f"changes its {what} fit there in no other way"
+    joined = joins(snapshot.stack, Placement(allocations=snapshot.last), placement, now)
+    return f"comes to {joined}, which runs only with it" if joined else "frees capacity for others"
 
 
 def _why_stopped(snapshot: Snapshot, placement: Placement, was: Allocation, highest: float) -> str:

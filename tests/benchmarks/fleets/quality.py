@@ -132,6 +132,8 @@ def needless(stack: Stack, last: Placement, now: Placement, today: datetime.date
             yield from _devices(stack, free, a, one)
     for name, ones in moved.items():
         for a in _back(free, name, ones, after):
+            if _followed(stack, last, now, after[a.name]):
+                continue
             yield Finding("needless move", f"{a.name} left {a.node}, where its place is free", frozenset({a.name}))
     for name, ones in stopped.items():
         yield from _stops(stack, last, now, free, today, stays, name, ones)
@@ -162,6 +164,16 @@ def _devices(stack: Stack, free: Free, a: Allocation, one: Allocation) -> Iterat
 
 def _of(a: Allocation) -> str:
     return f"gpus {list(a.cards)} cpus {list(a.cpus)} numa {list(a.numa)}"
+
+
+def _followed(stack: Stack, last: Placement, now: Placement, one: Allocation) -> bool:
+    """Is something new near a replica that moved, which is to be only with it?"""
+    ran = {a.name: a.node for a in last.going()}
+    return any(
+        one.workload in others and ran.get(a.name) != a.node and place(stack, a.node, kind) == place(stack, one.node, kind)
+        for a in now.allocations
+        for kind, others in stack.workloads[a.workload].place.only_with.items()
+    )
 
 
 def _back(free: Free, name: str, ones: list[Allocation], after: dict[str, Allocation]) -> list[Allocation]:
