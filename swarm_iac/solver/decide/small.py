@@ -26,7 +26,7 @@ from swarm_iac.solver.repair.unsplitting import split_pairs, unsplit
 from swarm_iac.solver.snapshot.capacity import capacity_with
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, Task, by_workload, fixed_by, full_task, repair_task
-from swarm_iac.solver.snapshot.value import alone, total
+from swarm_iac.solver.snapshot.value import total, unaccompanied
 
 #: Part of it that narrow searches have where a wide one follows.
 NARROW = 0.3
@@ -174,7 +174,7 @@ def _eased(snapshot: Snapshot, classified: Classified, task: Task, most: dict[st
 
 def _better(snapshot: Snapshot, task: Task, most: dict[str, int], best: Answer, other: Pairs, proven: list[Score]) -> Answer:
     """The better of an answer and another placement, which is measured only; `proven` are bounds that hold for both."""
-    if other == best[1] or alone(snapshot, other):
+    if other == best[1] or unaccompanied(snapshot, other):
         return best
     found, _, cut = _measured(snapshot, task, most, other)
     return max(best, (replace(found, scores=stricter(found.scores, proven)), other, cut), key=_values)

@@ -13,7 +13,7 @@ from swarm_iac.solver.balance.even import Even, even, uneven
 from swarm_iac.solver.repair.restoring import restored
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs
-from swarm_iac.solver.snapshot.value import alone
+from swarm_iac.solver.snapshot.value import unaccompanied
 
 
 def evened(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Callable[[], bool]) -> Pairs:
@@ -23,7 +23,7 @@ def evened(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Call
     if well(snapshot, counts):
         return counts
     less = without_surplus(snapshot, counts)
-    while gone := alone(snapshot, less):  # who goes may leave others alone, or uneven
+    while gone := unaccompanied(snapshot, less):  # who goes may leave others alone, or uneven
         less = without_surplus(snapshot, +(less - gone))
     more = restored(snapshot, classified, less, stop)
     return more if well(snapshot, more) else less
@@ -31,7 +31,7 @@ def evened(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Call
 
 def well(snapshot: Snapshot, counts: Pairs) -> bool:
     """Is nothing in it too many in a rack, or site, and nobody alone?"""
-    return even(snapshot, counts) and not alone(snapshot, counts)
+    return even(snapshot, counts) and not unaccompanied(snapshot, counts)
 
 
 def without_surplus(snapshot: Snapshot, counts: Pairs) -> Pairs:

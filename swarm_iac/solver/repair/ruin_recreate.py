@@ -20,7 +20,7 @@ from swarm_iac.solver.snapshot.capacity import FreeCapacity, capacity_with
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import hindering
 from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload
-from swarm_iac.solver.snapshot.value import accompanied, size, within
+from swarm_iac.solver.snapshot.value import in_company, size, within
 
 #: Deterministic time of one round, of each node in it, and of each workload that is tried.
 ROUND, NODE, TRIED = 3e-4, 1e-5, 1.1e-4
@@ -44,7 +44,7 @@ def value(snapshot: Snapshot, counts: Pairs) -> Value:
 
     Who is alone, and may not be (`only_with`), counts nothing.
     """
-    counts = accompanied(snapshot, counts)
+    counts = in_company(snapshot, counts)
     levels = sorted({request.priority for request in snapshot.requests.values()}, reverse=True)
     gpus, replicas = Counter[int](), Counter[int]()
     for (name, _), count in counts.items():

@@ -19,7 +19,7 @@ from swarm_iac.solver.repair.restoring import capacity_beside
 from swarm_iac.solver.snapshot.layout import MEMORY
 from swarm_iac.solver.snapshot.snapshot import Snapshot
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, Task, by_workload
-from swarm_iac.solver.snapshot.value import MOVE, alone, total
+from swarm_iac.solver.snapshot.value import MOVE, total, unaccompanied
 
 #: So often all that left are asked again: each that goes home frees capacity for others.
 TURNS = 4
@@ -71,7 +71,7 @@ def _home(snapshot: Snapshot, classified: Classified, best: Pairs, most: int, wa
     for found in (home + greedy(Task(snapshot, place.capacity, _missing(snapshot, home))), home):
         if by_workload(best) - by_workload(found) or moves_of(snapshot, classified, found) > most:
             continue
-        if alone(snapshot, found):
+        if unaccompanied(snapshot, found):
             uneven = True
         elif net(snapshot, classified, found) > net(snapshot, classified, best):
             if even(snapshot, found):
@@ -107,7 +107,7 @@ def eased(snapshot: Snapshot, classified: Classified, counts: Pairs) -> Pairs:
                 found[name, home] += 1
     found = +found
     well = moves_of(snapshot, classified, found) <= moves_of(snapshot, classified, counts) and even(snapshot, found)
-    return found if well and not alone(snapshot, found) else counts
+    return found if well and not unaccompanied(snapshot, found) else counts
 
 
 Homes = dict[str, list[str]]

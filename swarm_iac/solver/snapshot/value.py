@@ -46,7 +46,7 @@ def worth(request: WorkloadRequest) -> int:
 
 def total(snapshot: Snapshot, counts: Pairs) -> int:
     """What everything that is placed is worth, but for those that are alone."""
-    counts = accompanied(snapshot, counts)
+    counts = in_company(snapshot, counts)
     found = sum(worth(snapshot.requests[name]) * count for (name, _), count in counts.items())
     if snapshot.shares:
         one = snapshot.shares.weights.one
@@ -54,13 +54,13 @@ def total(snapshot: Snapshot, counts: Pairs) -> int:
     return found
 
 
-def accompanied(snapshot: Snapshot, counts: Pairs) -> Pairs:
-    """The same without those that are alone."""
-    gone = alone(snapshot, counts)
+def in_company(snapshot: Snapshot, counts: Pairs) -> Pairs:
+    """The same without those that are not accompanied."""
+    gone = unaccompanied(snapshot, counts)
     return counts - gone if gone else counts
 
 
-def alone(snapshot: Snapshot, counts: Pairs) -> Pairs:
+def unaccompanied(snapshot: Snapshot, counts: Pairs) -> Pairs:
     """Replicas near which nobody is whom `only_with` names, of gangs all members. Who ran there may stay so."""
     if not snapshot.accompanied:
         return Counter()
