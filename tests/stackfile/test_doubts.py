@@ -57,6 +57,9 @@ def test_a_sound_file_has_no_warning() -> None:
         ("place: {spread: node}", "place: {tolerate: {fan: broken}}",
          "lab.yaml:10:88: workloads.chat.place.tolerate.fan: tolerates fan: broken, and no node has a taint 'fan'\n"
          "  hint: delete it"),
+        ("place: {spread: node}", "priority: high, place: {only_with: {rack: [tidy]}}",
+         "lab.yaml:10:106: workloads.chat.place.only_with.rack: tidy has priority normal and stops for others before those that are "
+         "only with it\n  hint: give tidy `priority: high`"),
         ("limits: {", "limits: {team: {gpus_by_model: {H10: 2}}, ",
          "lab.yaml:6:38: limits.team.gpus_by_model.H10: no hardware has a GPU H10\n  hint: did you mean 'H100'?"),
         ("serve, replicas: 4", "serve, needs: 4, speed: {H100: 1, H10: 2}",

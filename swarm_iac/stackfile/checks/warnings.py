@@ -16,7 +16,7 @@ from swarm_iac.model.place.taints import ANY
 from swarm_iac.model.resources.table import LIMITS, RESOURCES, UNDECLARED
 from swarm_iac.model.settings import GIANT_PAGE, HUGE_PAGE
 from swarm_iac.model.stack import Stack
-from swarm_iac.model.workload import Workload
+from swarm_iac.model.workload import PRIORITIES, Workload
 from swarm_iac.pluralize import pluralize
 from swarm_iac.stackfile.checks.feasibility import holds
 from swarm_iac.stackfile.reading.messages import nearest
@@ -124,11 +124,22 @@ def _workloads(stack: Stack) -> Iterator[tuple[str, str, str]]:
         if one.place.links and one.each.gpus.count < 2:
             words = "has no effect: a replica of fewer than two GPUs has none to be linked"
             yield f"{path}.place.links", words, "leave `links` out"
+        yield from _leaning(stack, path, one)
         for row in _POOLS:
             if row.demand(one) and row.limit and stack.limits.cluster.limit(row.limit.key) is None:
                 words = f"asks for {row.amount(row.demand(one))}, and nothing says how many there are"
                 yield f"{path}.{row.path(one)}", words, f"add limits.cluster.{row.limit.key}"
         yield from _grouped(stack, path, one)
+
+
+def _leaning(stack: Stack, path: str, one: Workload) -> Iterator[tuple[str, str, str]]:
+    """Whom it is only with stops sooner than it does."""
+    for kind, names in one.place.only_with.items():
+        for name in names:
+            other = stack.workloads.get(name)
+            if other and PRIORITIES[other.priority] < PRIORITIES[one.priority]:
+                words = f"{name} has priority {other.priority} and stops for others before those that are only with it"
+                yield f"{path}.place.only_with.{kind}", words, f"give {name} `priority: {one.priority}`"
 
 
 def _instances(stack: Stack) -> Iterator[tuple[str, str, str]]:
