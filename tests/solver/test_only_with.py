@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from swarm_iac.limits import judge
+from swarm_iac.model.placement import Placement
 from swarm_iac.plan.show.causes import why_moved
 from swarm_iac.solver import solve, why
 from tests.solver.oracle import check_paths, still
@@ -39,6 +40,18 @@ def test_it_comes_where_one_of_each_is(answer: Any) -> None:
     }
     found = answer(fleet(works))
     assert where(found, "web", True) == where(found, "store", True) <= where(found, "cache", True)
+
+
+@PATHS
+@pytest.mark.parametrize("runs", [False, True], ids=["all new", "a change"])
+def test_it_takes_the_place_of_lower_priorities_beside_those_whom_it_names(answer: Any, runs: bool) -> None:
+    """Two nodes full of low priority; `web` is of a higher one than `cache`, so that comes after it in any order by priority."""
+    low = {"cache": of(1) | {"priority": "low"}, "fill": of(7) | {"priority": "low"}}
+    last = solve(fleet(low, racks=1)).placement if runs else Placement()
+    stack = fleet(low | {"web": of(3, company={"node": ["cache"]}) | {"priority": "high"}}, racks=1)
+    found = answer(stack, last)
+    assert sum(a.workload == "web" for a in found.placement.allocations) == 3 and where(found, "web") == where(found, "cache")
+    assert judge(stack, found.placement, **still(found.placement, last)) == ()
 
 
 @PATHS

@@ -72,7 +72,13 @@ def filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], wat
     effort = snapshot.stack.solve.effort
     task = repair_task(snapshot, classified)
     watch.phase("placing all by priority")
-    counts = greedy(task, watch.ended)
+
+    def late(counts: Pairs) -> Pairs:
+        """With those whom others are near, and which these were placed before, being of a higher priority."""
+        found = preempted(snapshot, classified, counts, watch.ended) if snapshot.accompanied else counts
+        return restored(snapshot, classified, found, watch.ended) if snapshot.accompanied else counts
+
+    counts = late(greedy(task, watch.ended))
     rounds, known = 0, Bounds()
     watch.tell(goals_of_large(snapshot, counts, most, known))
     if any(request.gang for request in short(snapshot, counts)) and not watch.stopped:  # columns leave gangs where they are
@@ -97,6 +103,7 @@ def filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], wat
             led = guided(task, most, TimeLimit(watch.ended, GUIDED[effort]))
             counts = counts if led is None else max(counts, led, key=lambda one: value(snapshot, one))
             counts = better(improved(snapshot, counts, RUINED[effort], watch.ended))
+    counts = late(counts)
 
     def with_bounds(counts: Pairs) -> Unproven:
         found = solution_of(snapshot, classified, counts, goals_of_large(snapshot, counts, most, known), rounds, watch)

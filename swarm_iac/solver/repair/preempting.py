@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from swarm_iac.model.workload import PRIORITIES
+from swarm_iac.solver.balance.company import accompanied
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.repair.neighbourhood import short
 from swarm_iac.solver.repair.restoring import capacity_beside
@@ -32,15 +33,13 @@ REPLICAS = 500
 def preempting(snapshot: Snapshot, counts: Pairs) -> list[WorkloadRequest]:
     """Who is pending beside work of a lower priority, and stands for itself."""
     least = min((snapshot.requests[name].priority for name, _ in counts), default=0)
-    some = [one for one in short(snapshot, counts) if one.priority > least]
-    return [one for one in some if not (one.in_pieces or one.local or one.even or one.place.only_with)]
+    return [one for one in short(snapshot, counts) if one.priority > least and not (one.in_pieces or one.local or one.even)]
 
 
 def preempted(snapshot: Snapshot, classified: Classified, counts: Pairs, stop: Callable[[], bool]) -> Pairs:
     """The placement with pending work in place of some of a lower priority: of gangs all members, or none.
 
-    Left to searches: who is bound within a node, to others, or to groups that are compared, pieces of GPUs, and guarantees of
-    teams.
+    Left to searches: who is bound within a node, or to groups that are compared, pieces of GPUs, and guarantees of teams.
     """
     waiting = preempting(snapshot, counts)
     if not waiting or (snapshot.shares and snapshot.shares.guarantees):
@@ -110,6 +109,8 @@ class _Fleet:
         need = np.array(request.need, dtype=np.int64)
         lacks = np.maximum(0, need - self.free)
         able = hindering(self.snapshot, request).none & (lacks <= self.below[request.priority]).all(axis=1)
+        if request.place.only_with:
+            able &= np.array([accompanied(self.capacity, request, host) for host in self.hosts], dtype=np.bool_)
         rows = np.flatnonzero(able)
         part = (lacks[rows] / np.maximum(1, need)).sum(axis=1)
         best: tuple[list[int], NodeCapacity, list[WorkloadRequest]] | None = None
