@@ -270,6 +270,17 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
         {"workloads__free__place__away_from": {"site": ["w"]}, "nodes__n1__site": "s", "nodes__n3__site": "s"},
         lambda s: [put(s, "w-0", "n1", (0, 1), (0, 1)), put(s, "free-0", "n3")],
     ),
+    ("replicas_have_company", {ON + "only_with": ["free"]}, lambda s: [put(s, "w-0", "n1", (0, 1), (0, 1))]),
+    (
+        "replicas_have_company",
+        {ON + "only_with": ["free"]},
+        lambda s: [put(s, "w-0", "n1", (0, 1), (0, 1)), put(s, "free-0", "n3")],
+    ),
+    (
+        "replicas_have_company",
+        {ON + "only_with": {"rack": ["free"]}},
+        lambda s: [put(s, "w-0", "n1", (0, 1), (0, 1)), put(s, "free-0", "n3")],
+    ),
     ("gangs_are_whole", {"workloads__w__gang": 3}, pair),
     ("gangs_are_whole", {"workloads__w__gang": 4}, lambda s: [*pair(s), put(s, "w-2", "n9").released()]),
     ("users_stay_under_limit", {"limits__user__gpus": 3}, pair),
