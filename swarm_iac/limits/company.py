@@ -23,10 +23,7 @@ def joins(stack: Stack, before: Placement, after: Placement, one: Allocation) ->
     ran, placed = {each.name: each.node for each in before.going()}, PlacementIndex(stack, after, None, frozenset())
 
     def comes(name: str, kind: str) -> bool:
-        here, new = (
-            placed.place(one.node, kind),
-            (each for each in placed.going.get(name, ()) if ran.get(each.name) != each.node),
-        )
-        return any(placed.place(each.node, kind) == here for each in new)
+        new = [each for each in placed.going.get(name, ()) if ran.get(each.name) != each.node]
+        return any(placed.place(each.node, kind) == placed.place(one.node, kind) for each in new)
 
     return next((name for name, kind in bound if comes(name, kind)), "")

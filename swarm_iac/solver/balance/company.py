@@ -119,8 +119,6 @@ def after(snapshot: Snapshot, name: str) -> int:
 
 def beside(snapshot: Snapshot, counts: Pairs) -> Snapshot:
     """The snapshot that knows of each node who of those that `only_with` names is near it in `counts`."""
-    if not snapshot.sought:
-        return snapshot
     there, named = near(snapshot, counts), [(level, name) for name, levels in snapshot.sought.items() for level in levels]
     nodes = {
         name: replace(host, company=frozenset(one for one in named if (*one, group_of(host, one[0])) in there))

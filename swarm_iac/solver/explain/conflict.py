@@ -50,8 +50,9 @@ _TWINS = _PARTS | {whole: part for part, whole in _PARTS.items()}
 
 def capacity_of(snapshot: Snapshot, placement: Placement) -> FreeCapacity:
     """What is free beside a placement."""
-    counts: Pairs = Counter((a.workload, a.node) for a in placement.going() if a.node in snapshot.nodes)
-    snapshot = beside(snapshot, counts)
+    if snapshot.sought:
+        counts: Pairs = Counter((a.workload, a.node) for a in placement.going() if a.node in snapshot.nodes)
+        snapshot = beside(snapshot, counts)
     capacity = FreeCapacity(snapshot)
     if capacity.local is not None:
         on: dict[str, list[Allocation]] = {}
