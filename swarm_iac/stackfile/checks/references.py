@@ -225,6 +225,7 @@ class _Checker:
                     self.say(path, f"{name} cannot be away from itself", hint)
                 elif other == name:
                     hint = "write `near: rack` to bring its own replicas to few racks"
+                    hint = f"write `within: {level}` to keep its own replicas together" if key == "only_with" else hint
                     self.say(path, f"{name} is with itself anyway", hint)
                 elif other not in self.stack.workloads and ("workloads", other) not in self.touched:
                     to = next((key for key, one in self.stack.workloads.items() if one.renamed_from == other), "")

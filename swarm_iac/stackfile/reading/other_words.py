@@ -31,6 +31,7 @@ _RESTART = "`restart: on-failure` starts it again, `restart: never` does not"
 _GONE = "there is none: `priority: low` makes way for others, and who is not to be moved has `movable: false`"
 _POWER = "budgets of power are on racks and hardware: `racks: {r1: {power: 20 kW}}`"
 _APART = "`spread: node` keeps its replicas from each other, `apart: node` from other workloads, `away_from: [chat]` from these"
+_WITH = "`only_with: [cache]` asks for nodes with a replica of that workload, `prefer_with: [cache]` prefers them"
 _CORES = "`vcpus: 64` are all hardware threads; NUMA nodes are `numa: 2`"
 _NIC = "`nic: 100 Gbit/s` is the bandwidth of its network card"
 _DISKS = "`nvme: 4 TB` is the local disk for scratch and caches, `disk: /dev/nvme0n1` its device"
@@ -71,6 +72,7 @@ _KEYS: dict[str, dict[str, str]] = {
         "preemptible spot preemptable interruptible": _GONE,
         "bandwidth net networking": _NETWORK,
         "antiaffinity podantiaffinity exclusive": "in `place`: " + _APART,
+        "podaffinity colocate": "in `place`: " + _WITH,
         "workdir workingdir cwd": _SHELL,
         "type mode": "`kind` is `train`, `serve` or `batch`",
     },
@@ -102,7 +104,7 @@ _KEYS: dict[str, dict[str, str]] = {
         "nodeselector constraint constraints labels features selector": "`select: {site: lab}` asks for a label",
         "affinity nodeaffinity preferred": "`select: {site: lab}` is required, `prefer: {site: lab}` preferred",
         "antiaffinity podantiaffinity exclusive distincthosts": _APART,
-        "podaffinity colocate together with": "`only_with: [cache]` asks for nodes with one of it, `prefer_with` prefers them",
+        "podaffinity colocate together with": _WITH,
         "tolerations toleration": "`tolerate: {dedicated: research}`",
         "topologyspreadconstraints maxskew skew": "`balance: {over: rack, skew: 2}`",
         "node nodes host hosts nodename nodelist": "give the node a label, and ask for it with `select`",
