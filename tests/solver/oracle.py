@@ -38,6 +38,10 @@ def spreads(snapshot: Snapshot, name: str) -> list[Counter[str]]:
     return [Counter(pick) for size in sizes for pick in itertools.combinations_with_replacement(list(snapshot.nodes), size)]
 
 
+#: What of a score is about placing: all but so much at its end.
+PLACING = -10
+
+
 def score(snapshot: Snapshot, classified: Classified, counts: Counter[tuple[str, str]]) -> tuple[tuple[int, ...], int]:
     """The goals' values, larger is better, and the voluntary moves."""
     placed: Counter[str] = Counter()
@@ -387,6 +391,11 @@ def check_exact(before: Stack, now: Stack, *, proven: bool = True) -> None:
     snapshot = with_shares(now, last)
     ours, optimum = score(snapshot, classify(snapshot), reached(solution))[0], best(now, last)
     local = any(goal.name == "within_numa" for goal in solution.proof.goals)  # comes before nodes in use, which is no goal here
+    if (
+        "others" in solution.proof.parameters
+    ):  # who is not moved for others goes elsewhere before it stops: the table has no such
+        assert ours[:PLACING] >= optimum[:PLACING] and not solution.proof.optimal
+        return
     if ours != optimum if not local else ours[:-1] != optimum[:-1]:
         assert not proven and complete(reached(solution), possible(snapshot))
         assert all(move.forced for move in solution.moves)
@@ -422,7 +431,7 @@ def check_change(answer: Callable[[Stack, Placement], Solution], before: Stack, 
         if goal.value != most:
             break
     assert sum(1 for move in solution.moves if move.target and not move.forced) <= now.solve.moves
-    if "moves" in goals:
+    if "moves" in goals and "others" not in solution.proof.parameters:
         placed = Counter(a.workload for a in solution.placement.allocations)
         assert goals["moves"].bound <= fewest(now, last, placed) <= goals["moves"].value
     if (

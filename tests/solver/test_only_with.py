@@ -86,6 +86,19 @@ def test_what_runs_is_not_stopped_when_those_leave(answer: Any) -> None:
     assert all(move.target for move in found.moves) and not found.placement.unplaced
 
 
+@PATHS
+def test_whom_others_run_with_goes_elsewhere_before_it_stops(answer: Any) -> None:
+    """`big` takes all GPUs of the node where `cache` runs with `web`; there are others."""
+    works = {"cache": of(1, gpus=2), "web": of(1, company={"node": ["cache"]})}
+    last = solve(fleet(works)).placement
+    home = next(iter(where_of(last, "cache")))
+    big = of(1, gpus=4, select={"box": "here"}) | {"priority": "high"}
+    stack = fleet(works | {"big": big}, changes={home: {"labels": {"box": "here"}}})
+    found = answer(stack, last)
+    assert where(found, "big") == {home} and len(where(found, "cache")) == len(where(found, "web")) == 1
+    assert not found.placement.unplaced and where(found, "web") == where(found, "cache")
+
+
 def where_of(placement: Any, name: str) -> set[str]:
     """The nodes that a workload is on."""
     return {a.node for a in placement.going() if a.workload == name}

@@ -49,6 +49,7 @@ from swarm_iac.solver.repair.assembly import placement_of
 from swarm_iac.solver.repair.evening import evened, well
 from swarm_iac.solver.repair.fewest_moves import moves_goal
 from swarm_iac.solver.repair.greedy import greedy
+from swarm_iac.solver.repair.restoring import restored
 from swarm_iac.solver.repair.unsplitting import split, unsplit
 from swarm_iac.solver.shares.entitled import shared
 from swarm_iac.solver.snapshot.binding_limits import without_slack
@@ -126,7 +127,8 @@ def unexplained(
     def settled(found: Solution) -> Solution:
         if repair and not (large and watch.stopped):
             found = _whole(snapshot, classified, found, watch)
-        return _on_one(snapshot, classified, most, found, watch)
+        found = _on_one(snapshot, classified, most, found, watch)
+        return _elsewhere(snapshot, classified, most, found, watch) if repair else found
 
     def greedily(error: Exception) -> Unexplained:
         found = rescued(snapshot, classified, most, error, watch)
@@ -225,6 +227,26 @@ def _on_one(snapshot: Snapshot, classified: Classified, most: dict[str, int], fo
     how = f"some were placed again, each on one NUMA node{' or on linked GPUs' * snapshot.linked}"
     again = {"numa": how} if apart else {"others": "some were placed again, evenly or where those are whom they name"}
     return solution_of(snapshot, classified, counts, goals, 0, watch, again)
+
+
+def _elsewhere(snapshot: Snapshot, classified: Classified, most: dict[str, int], found: Solution, watch: Watch) -> Solution:
+    """With those in other places, within the move budget, that lost theirs and are not moved since others run with them."""
+    firm = {name for name in snapshot.immovable if snapshot.stack.workloads[name].movable}
+    before: Pairs = Counter((a.workload, a.node) for a in found.placement.allocations)
+    lost = by_workload(classified.stand - before) if firm else Counter[str]()
+    if not any(by_workload(before)[name] < snapshot.requests[name].members for name in firm & lost.keys()):
+        return found
+    requests = {name: replace(one, movable=True) if name in firm else one for name, one in snapshot.requests.items()}
+    free = replace(snapshot, requests=requests)
+    counts = restored(free, classified, before, watch.ended)
+    if counts == before or not well(free, counts):
+        return found
+    goals, known = goals_of_large(free, counts, most, Bounds()), {goal.name: goal.bound for goal in found.proof.goals}
+    if all(goal.value <= known.get(goal.name, goal.value) for goal in goals):
+        goals = still_bounded(goals, found.proof.goals)
+    goals = (*goals, moves_goal(free, classified, counts))
+    again = {"others": "some that others run with were placed again, since they had lost their places"}
+    return solution_of(free, classified, counts, goals, 0, watch, again)
 
 
 def rescued(snapshot: Snapshot, classified: Classified, most: dict[str, int], error: Exception, watch: Watch) -> Solution:

@@ -234,8 +234,8 @@ class Causes:
         snapshot = self.before
         ran = sum(allocation.workload == request.name for allocation in self.classified.stay.values())
         counts = Counter({(n, node): k for n, each in self.capacity.counts.items() for node, k in each.items()})
-        if self.capacity.counts[request.name].total() < ran and not request.movable:
-            return (slot_lost(snapshot, request),)
+        if self.capacity.counts[request.name].total() < ran and not snapshot.stack.workloads[request.name].movable:
+            return (slot_lost(request),)
         spent = moves_of(snapshot, self.classified, counts)
         if self.capacity.counts[request.name].total() < ran and spent + 1 > snapshot.stack.solve.moves:
             return (budget_spent(snapshot, spent),)

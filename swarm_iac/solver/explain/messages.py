@@ -373,11 +373,10 @@ def _firmly(snapshot: Snapshot, name: str) -> tuple[str, str]:
     return f"{namer} runs only with it", f"workloads.{namer}.place.only_with"
 
 
-def slot_lost(snapshot: Snapshot, request: WorkloadRequest) -> Reason:
+def slot_lost(request: WorkloadRequest) -> Reason:
     """Why it has no other place in this change, although there is capacity."""
-    why, path = _firmly(snapshot, request.name)
-    text = f"lost its slot to a higher priority, and is not moved ({why}); the next change may place it elsewhere"
-    return Reason(rule="moves_stay_in_budget", text=text, path=path)
+    text = "lost its slot to a higher priority, and is not moved (`movable: false`); the next change may place it elsewhere"
+    return Reason(rule="moves_stay_in_budget", text=text, path=f"workloads.{request.name}.movable")
 
 
 def devices_taken(request: WorkloadRequest, nodes: Iterable[str]) -> Reason:
