@@ -73,7 +73,7 @@ for each replica without it; the proof shows the sum as `alone`, after `near`. T
 
 **Only with others**: `place: {only_with: [cache]}` demands it: a new replica is pending where no node with a `cache` has
 capacity, and what is new comes in one change with the `cache` that it needs. What runs stays, also when `cache` has to leave:
-nothing is stopped for this rule. As long as others run with it, `cache` is not moved to make room; it goes elsewhere only where
+nothing is stopped for this rule. As long as others run with it, `cache` is not moved for others; it goes elsewhere only where
 it has to leave or would stop. Who stops for whom is by priority alone, so give what others depend on at least theirs.
 
 **A range** in a request, `vcpus: 2..8` or `egress: 1..10 Gbit/s`, guarantees its lower end and allows its upper end.
