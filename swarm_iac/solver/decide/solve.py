@@ -232,9 +232,11 @@ def _on_one(snapshot: Snapshot, classified: Classified, most: dict[str, int], fo
 def _elsewhere(snapshot: Snapshot, classified: Classified, most: dict[str, int], found: Solution, watch: Watch) -> Solution:
     """With those in other places, within the move budget, that lost theirs and are not moved since others run with them."""
     firm = {name for name in snapshot.immovable if snapshot.stack.workloads[name].movable}
+    if not firm:
+        return found
     before: Pairs = Counter((a.workload, a.node) for a in found.placement.allocations)
-    lost = by_workload(classified.stand - before) if firm else Counter[str]()
-    if not any(by_workload(before)[name] < snapshot.requests[name].members for name in firm & lost.keys()):
+    lost, placed = by_workload(classified.stand - before), by_workload(before)
+    if not any(placed[name] < snapshot.requests[name].members for name in firm & lost.keys()):
         return found
     requests = {name: replace(one, movable=True) if name in firm else one for name, one in snapshot.requests.items()}
     free = replace(snapshot, requests=requests)
