@@ -248,7 +248,8 @@ def _elsewhere(snapshot: Snapshot, classified: Classified, most: dict[str, int],
         goals = still_bounded(goals, found.proof.goals)
     goals = (*goals, moves_goal(free, classified, counts))
     again = {"others": "some that others run with were placed again, since they had lost their places"}
-    return solution_of(free, classified, counts, goals, 0, watch, again)
+    other = solution_of(free, classified, counts, goals, 0, watch, again)
+    return found if free.local and split(free, classified, other.placement.allocations) else other
 
 
 def rescued(snapshot: Snapshot, classified: Classified, most: dict[str, int], error: Exception, watch: Watch) -> Solution:
