@@ -90,16 +90,11 @@ class _Change:
 
     def due_to(self, back: tuple[Allocation, ...], names: tuple[str, ...], today: datetime.date | None) -> tuple[str, ...]:
         """Of these those of other teams, where it had no place beside them either: the rest took what was left."""
-        line, new = (
-            self._line(back[0].workload),
-            {one.name for one in self.after.going()} - {one.name for one in self.before.going()},
-        )
-        others = tuple(name for name in names if self._line(name) != line)
+        others = tuple(name for name in names if self._line(name) != self._line(back[0].workload))
         if not others or len(others) == len(names):
             return names
-        kept = tuple(
-            one for one in self.after.allocations if not (one.name in new and one.workload in set(names) - set(others))
-        )
+        ran, equals = {one.name for one in self.before.going()}, {*names} - {*others}
+        kept = tuple(one for one in self.after.allocations if one.name in ran or one.workload not in equals)
         cause = came(self.stack, self.before, self.after.model_copy(update={"allocations": kept}), back, today)
         return others if cause.names and not cause.broken else names
 

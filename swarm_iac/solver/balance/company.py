@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from swarm_iac.model.place.groups import LEVELS, Level
 from swarm_iac.solver.snapshot.capacity import FreeCapacity, group_of
@@ -82,24 +82,15 @@ def alone(slots: Slots, request: WorkloadRequest) -> Ints:
     return found
 
 
-def accompanied(capacity: FreeCapacity, request: WorkloadRequest, host: NodeCapacity) -> bool:
-    """Is each that `only_with` names on the node, in its rack or in its site?"""
+def accompanied(capacity: FreeCapacity, request: WorkloadRequest) -> Callable[[NodeCapacity], bool]:
+    """Of a node, as all stand now: is each that `only_with` names on it, in its rack or in its site?"""
     nodes = capacity.snapshot.nodes
-    return all(
-        any(group_of(nodes[node], level) == group_of(host, level) for node in capacity.counts.get(other, ()))
+    there = [
+        (level, {group_of(nodes[node], level) for node in capacity.counts.get(other, ())})
         for level, others in request.place.only_with.items()
         for other in others
-    )
-
-
-def where_accompanied(slots: Slots, request: WorkloadRequest) -> npt.NDArray[np.bool_]:
-    """The same of every node."""
-    found = np.ones(len(slots.nodes), dtype=np.bool_)
-    for level, others in request.place.only_with.items():
-        groups = slots.groups(level)
-        for other in others:
-            found &= _standing(slots, other, groups)[groups] > 0
-    return found
+    ]
+    return lambda host: all(group_of(host, level) in groups for level, groups in there)
 
 
 def after(snapshot: Snapshot, name: str) -> int:
@@ -130,6 +121,6 @@ def beside(snapshot: Snapshot, counts: Pairs) -> Snapshot:
 def _standing(slots: Slots, name: str, groups: Ints) -> Ints:
     """Replicas of a workload in each group."""
     found: Ints = np.zeros(int(groups.max(initial=-1)) + 1, dtype=np.int64)
-    for node, count in slots.capacity.counts.get(name, {}).items():
+    for node, count in slots.capacity.counts[name].items():
         found[groups[slots.index[node]]] += count
     return found

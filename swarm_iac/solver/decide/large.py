@@ -75,8 +75,9 @@ def filled(snapshot: Snapshot, classified: Classified, most: dict[str, int], wat
 
     def late(counts: Pairs) -> Pairs:
         """With those whom others are near, and which these were placed before, being of a higher priority."""
-        found = preempted(snapshot, classified, counts, watch.ended) if snapshot.accompanied else counts
-        return restored(snapshot, classified, found, watch.ended) if snapshot.accompanied else counts
+        if not snapshot.sought:
+            return counts
+        return restored(snapshot, classified, preempted(snapshot, classified, counts, watch.ended), watch.ended)
 
     counts = late(greedy(task, watch.ended))
     rounds, known = 0, Bounds()

@@ -28,7 +28,7 @@ from swarm_iac.solver.solution import Solution
 #: The digest in a proof whose placement may still change.
 UNSIGNED = ""
 #: Parameters of a proof whose placement had to be changed after all searches: it is not said to be optimal.
-PLACED_AGAIN = frozenset({"numa", "others"})
+PLACED_AGAIN = frozenset({"numa", "others", "elsewhere"})
 
 
 def proof_of(stack: Stack, found: Found, *, cut: bool, stopped: bool) -> Proof:

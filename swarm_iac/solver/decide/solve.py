@@ -213,20 +213,16 @@ def _on_one(snapshot: Snapshot, classified: Classified, most: dict[str, int], fo
     """
     ones = found.placement.allocations
     apart = snapshot.local and bool(split(snapshot, classified, ones))
-    if not (apart or snapshot.evened or snapshot.accompanied):
+    if not (apart or snapshot.evened or snapshot.sought):
         return found
     before: Pairs = Counter((a.workload, a.node) for a in ones)
     if not apart and well(snapshot, before):
         return found
     counts = unsplit(snapshot, classified, before, watch.ended) if apart else before
     counts = evened(snapshot, classified, counts, watch.ended)
-    placed = goals_of_large(snapshot, counts, most, Bounds())
-    if all(by_workload(counts)[name] >= by_workload(before)[name] for name in snapshot.running):
-        placed = still_bounded(placed, found.proof.goals)
-    goals = (*placed, moves_goal(snapshot, classified, counts))
     how = f"some were placed again, each on one NUMA node{' or on linked GPUs' * snapshot.linked}"
     again = {"numa": how} if apart else {"others": "some were placed again, evenly or where those are whom they name"}
-    return solution_of(snapshot, classified, counts, goals, 0, watch, again)
+    return _placed_again(snapshot, classified, most, found, counts, again, watch)
 
 
 def _elsewhere(snapshot: Snapshot, classified: Classified, most: dict[str, int], found: Solution, watch: Watch) -> Solution:
@@ -243,13 +239,28 @@ def _elsewhere(snapshot: Snapshot, classified: Classified, most: dict[str, int],
     counts = restored(free, classified, before, watch.ended)
     if counts == before or not well(free, counts):
         return found
-    goals, known = goals_of_large(free, counts, most, Bounds()), {goal.name: goal.bound for goal in found.proof.goals}
-    if all(goal.value <= known.get(goal.name, goal.value) for goal in goals):
-        goals = still_bounded(goals, found.proof.goals)
-    goals = (*goals, moves_goal(free, classified, counts))
-    again = {"others": "some that others run with were placed again, since they had lost their places"}
-    other = solution_of(free, classified, counts, goals, 0, watch, again)
+    again = {"elsewhere": "some that others run with were placed again, since they had lost their places"}
+    other = _placed_again(free, classified, most, found, counts, again, watch)
     return found if free.local and split(free, classified, other.placement.allocations) else other
+
+
+def _placed_again(
+    snapshot: Snapshot,
+    classified: Classified,
+    most: dict[str, int],
+    found: Solution,
+    counts: Pairs,
+    how: dict[str, str],
+    watch: Watch,
+) -> Solution:
+    """`counts` in place of what was found, whose bounds hold where no more of what ran has stopped and nothing exceeds them."""
+    before = Counter(a.workload for a in found.placement.allocations)
+    placed, known = goals_of_large(snapshot, counts, most, Bounds()), {goal.name: goal.bound for goal in found.proof.goals}
+    none_stops = all(by_workload(counts)[name] >= before[name] for name in snapshot.running)
+    if none_stops and all(goal.value <= known.get(goal.name, goal.value) for goal in placed):
+        placed = still_bounded(placed, found.proof.goals)
+    goals = (*placed, moves_goal(snapshot, classified, counts))
+    return solution_of(snapshot, classified, counts, goals, 0, watch, how)
 
 
 def rescued(snapshot: Snapshot, classified: Classified, most: dict[str, int], error: Exception, watch: Watch) -> Solution:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from swarm_iac.solver.balance.besides import crowded
-from swarm_iac.solver.balance.company import accompanied, after, alone, where_accompanied, wishes_about
+from swarm_iac.solver.balance.company import accompanied, after, alone, wishes_about
 from swarm_iac.solver.balance.nearest import by_nearness
 from swarm_iac.solver.balance.overqualification import Overqualification
 from swarm_iac.solver.balance.preferred import lacks
@@ -235,7 +235,8 @@ def _groups(task: Task, slots: Slots, request: WorkloadRequest, homes: list[str]
         among[[slots.index[node] for node in {*task.nodes, *homes} if node in slots.index]] = True
         caps = np.where(among, caps, 0)
     if request.place.only_with:
-        caps = np.where(where_accompanied(slots, request), caps, 0)
+        near = accompanied(slots.capacity, request)
+        caps = np.where([near(host) for host in slots.nodes], caps, 0)
     rows = np.flatnonzero(caps)
     if task.pairs is not None or snapshot.barred:
         names = {int(row): slots.nodes[row].name for row in rows}
@@ -275,11 +276,11 @@ def _fill(
     """Take as much as fits of the nodes, best first, and not more moves than the budget has; `slots` is changed."""
     picked: Pairs = Counter()
     left = task.free[request.name]
-    at_home = True
+    at_home, near = True, accompanied(slots.capacity, request)
 
     def put(host: NodeCapacity, most: int, *, keep: bool = False) -> int:
         fit = min(slots.capacity.most(request, host), most) if slots.capacity.by_ceiling(request) > 0 else 0
-        if keep or not open_to(request, host) or not accompanied(slots.capacity, request, host):
+        if keep or not open_to(request, host) or not near(host):
             fit = min(fit, task.home(request.name, host.name) - picked[request.name, host.name])
         own = task.own_cards(request.name, host.name)
         if own and fit > 0:

@@ -110,7 +110,8 @@ class _Fleet:
         lacks = np.maximum(0, need - self.free)
         able = hindering(self.snapshot, request).none & (lacks <= self.below[request.priority]).all(axis=1)
         if request.place.only_with:
-            able &= np.array([accompanied(self.capacity, request, host) for host in self.hosts], dtype=np.bool_)
+            near = accompanied(self.capacity, request)
+            able = able & np.array([near(host) for host in self.hosts], dtype=np.bool_)
         rows = np.flatnonzero(able)
         part = (lacks[rows] / np.maximum(1, need)).sum(axis=1)
         best: tuple[list[int], NodeCapacity, list[WorkloadRequest]] | None = None

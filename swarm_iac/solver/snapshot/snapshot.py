@@ -331,16 +331,11 @@ class Snapshot:
         return tuple(name for name, request in self.requests.items() if request.even)
 
     @functools.cached_property
-    def accompanied(self) -> frozenset[str]:
-        """The workloads with `only_with`."""
-        return frozenset(name for name, request in self.requests.items() if request.place.only_with)
-
-    @functools.cached_property
     def sought(self) -> dict[str, frozenset[Level]]:
-        """Those that they name, and in groups of which kinds each is to be near."""
+        """Those that `only_with` names, and in groups of which kinds each is to be near."""
         found: dict[str, set[Level]] = {}
-        for name in self.accompanied:
-            for level, others in self.requests[name].place.only_with.items():
+        for request in self.requests.values():
+            for level, others in request.place.only_with.items():
                 for other in others:
                     found.setdefault(other, set()).add(level)
         return {name: frozenset(levels) for name, levels in found.items()}

@@ -62,17 +62,16 @@ def in_company(snapshot: Snapshot, counts: Pairs) -> Pairs:
 
 def unaccompanied(snapshot: Snapshot, counts: Pairs) -> Pairs:
     """Replicas near which nobody is whom `only_with` names, of gangs all members. Who ran there may stay so."""
-    if not snapshot.accompanied:
+    if not snapshot.sought:
         return Counter()
-    there = near(snapshot, counts)
-    found: Pairs = Counter()
+    there, found = near(snapshot, counts), Counter[tuple[str, str]]()
+    homes = {name: snapshot.home(name) for name, one in snapshot.requests.items() if one.place.only_with}
     for (name, node), count in counts.items():
-        if name in snapshot.accompanied:
-            request, host = snapshot.requests[name], snapshot.nodes[node]
-            named = ((level, other) for level, others in request.place.only_with.items() for other in others)
-            new = count - snapshot.home(name)[node]
-            if new > 0 and any((*one, group_of(host, one[0])) not in there for one in named):
-                found[name, node] = new
+        if only_with := snapshot.requests[name].place.only_with:
+            host, home = snapshot.nodes[node], homes[name]
+            named = ((level, other) for level, others in only_with.items() for other in others)
+            if count > home[node] and any((*one, group_of(host, one[0])) not in there for one in named):
+                found[name, node] = count - home[node]
     gangs = {name for name, _ in found if snapshot.requests[name].gang}
     return found | Counter({pair: count for pair, count in counts.items() if pair[0] in gangs})
 
