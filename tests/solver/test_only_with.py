@@ -10,6 +10,10 @@ from swarm_iac.limits import judge
 from swarm_iac.model.placement import Placement
 from swarm_iac.plan.show.causes import why_moved
 from swarm_iac.solver import solve, why
+from swarm_iac.solver.balance.company import named_first
+from swarm_iac.solver.repair.greedy import greedy
+from swarm_iac.solver.snapshot.from_stack import snapshot_of
+from swarm_iac.solver.snapshot.tasks import by_workload, classify, repair_task
 from tests.solver.oracle import check_paths, still
 from tests.solver.test_balance import fleet
 from tests.solver.test_prefer_with import PATHS, where
@@ -52,6 +56,26 @@ def test_it_takes_the_place_of_lower_priorities_beside_those_whom_it_names(answe
     found = answer(stack, last)
     assert sum(a.workload == "web" for a in found.placement.allocations) == 3 and where(found, "web") == where(found, "cache")
     assert judge(stack, found.placement, **still(found.placement, last)) == ()
+
+
+def test_the_greedy_pass_places_who_is_named_just_before() -> None:
+    """By size `web` is first, `cache` last: then `fill` would have taken two of the four GPUs of the only node."""
+    stack = fleet({"cache": of(1, gpus=0), "fill": of(2), "web": of(1, gpus=4, company={"node": ["cache"]})}, racks=1, each=1)
+    snapshot = snapshot_of(stack, Placement())
+    assert by_workload(greedy(repair_task(snapshot, classify(snapshot)))) == {"cache": 1, "web": 1}
+
+
+def test_a_long_chain_is_placed_from_its_end() -> None:
+    chain = {f"w{i:04}": of(1, gpus=0, company={"site": [f"w{i + 1:04}"]}) for i in range(1500)} | {"w1500": of(1, gpus=0)}
+    snapshot = snapshot_of(fleet(chain, racks=1, each=1), Placement())
+    ordered = named_first(list(snapshot.requests.values()))
+    assert [request.name for request in ordered] == sorted(chain, reverse=True)
+
+
+def test_two_that_name_each_other_come_together() -> None:
+    stack = fleet({name: of(2, company={"rack": [other]}) for name, other in (("a", "b"), ("b", "a"))})
+    found = solve(stack)
+    assert not found.placement.unplaced and found.proof.optimal and judge(stack, found.placement) == ()
 
 
 @PATHS

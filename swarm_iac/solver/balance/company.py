@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -93,19 +93,21 @@ def accompanied(capacity: FreeCapacity, request: WorkloadRequest) -> Callable[[N
     return lambda host: all(group_of(host, level) in groups for level, groups in there)
 
 
-def after(snapshot: Snapshot, name: str) -> int:
-    """Behind how many others it is decided, each of which is only where the next is; of those in a circle any number."""
-    known: dict[str, int] = snapshot.known(after)
-    if not known:
-        named = {
-            one: {other for others in request.place.only_with.values() for other in others}
-            for one, request in snapshot.requests.items()
-            if request.place.only_with
-        }
-        known |= dict.fromkeys(snapshot.requests, 0)
-        for _ in named:
-            known |= {one: 1 + max((known.get(other, 0) for other in others), default=0) for one, others in named.items()}
-    return known[name]
+def named_first(requests: Sequence[WorkloadRequest]) -> list[WorkloadRequest]:
+    """The same, but before each of them those of its priority that `only_with` names; in a circle the first comes last."""
+    known, found, reached = {request.name: request for request in requests}, list[WorkloadRequest](), set[str]()
+    for request in requests:
+        way = [request] if request.name not in reached else []
+        reached.add(request.name)
+        while way:
+            named = (known.get(name) for names in way[-1].place.only_with.values() for name in names)
+            one = next((one for one in named if one and one.priority == way[-1].priority and one.name not in reached), None)
+            if one is None:
+                found.append(way.pop())
+            else:
+                reached.add(one.name)
+                way.append(one)
+    return found
 
 
 def beside(snapshot: Snapshot, counts: Pairs) -> Snapshot:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from swarm_iac.solver.balance.besides import crowded
-from swarm_iac.solver.balance.company import accompanied, after, alone, wishes_about
+from swarm_iac.solver.balance.company import accompanied, alone, named_first, wishes_about
 from swarm_iac.solver.balance.nearest import by_nearness
 from swarm_iac.solver.balance.overqualification import Overqualification
 from swarm_iac.solver.balance.preferred import lacks
@@ -43,17 +43,14 @@ FIRST = 200
 def greedy(task: Task, stop: Callable[[], bool] = lambda: False, order: Order = lambda request: -request.gpus) -> Pairs:
     """Replicas of the free workloads by (workload, node). `stop` ends it with what is placed so far.
 
-    `order` decides who comes first of one priority; what runs comes before, and behind others who is only where they are.
+    `order` decides who comes first of one priority; what runs comes before, and who is named just before who is only near it.
     """
     requests = sorted(
         (task.snapshot.requests[name] for name in task.free),
-        key=lambda a: (*_rank(task, a), order(a), -a.need[MEMORY], -a.need[VCPUS], a.name),
+        key=lambda a: (-a.priority, not task.running[a.name], order(a), -a.need[MEMORY], -a.need[VCPUS], a.name),
     )
+    requests = named_first(requests) if task.snapshot.sought else requests
     return by_share(task, requests, stop) if task.snapshot.shares else one_pass(task, requests, stop)
-
-
-def _rank(task: Task, request: WorkloadRequest) -> tuple[int, bool, int]:
-    return -request.priority, not task.running[request.name], after(task.snapshot, request.name)
 
 
 def by_share(task: Task, requests: Sequence[WorkloadRequest], stop: Callable[[], bool]) -> Pairs:
