@@ -10,13 +10,14 @@ from swarm_iac.units import GpuCount
 
 
 def called_back(stack: Stack, before: Placement, after: Placement, one: Allocation, names: tuple[str, ...]) -> str:
-    """From which team a replica is called back for which, with the GPUs of both before and after; empty where it is not.
+    """From which team a replica is called back for which, where GPUs are shared with what both had and have; else empty.
 
     What ran on a node that is gone, lost or drained is held by nobody until it has another place.
     """
     workload = stack.workloads[one.workload]
     others = [stack.workloads[name] for name in names]
-    lent = stack.fair and stack.solve.reclaim and bool(one.gpus)
+    by_gpus = stack.solve.share_by == "gpus"
+    lent = stack.fair and stack.solve.reclaim and (bool(one.gpus) or not by_gpus)
     if not lent or any(PRIORITIES[other.priority] > PRIORITIES[workload.priority] for other in others):
         return ""
     line = stack.teams_of(workload.user)[::-1]
@@ -25,8 +26,8 @@ def called_back(stack: Stack, before: Placement, after: Placement, one: Allocati
     for name, other in zip(names, others, strict=True):
         for mine, team in zip(line, stack.teams_of(other.user)[::-1], strict=False):
             if mine != team:
-                gains = f"for {name} of team {team} ({_change(stack, held, after, team)})"
-                lost = f"called back from team {mine} ({_change(stack, held, after, mine)})"
+                gains = f"for {name} of team {team}{_change(stack, held, after, team) if by_gpus else ''}"
+                lost = f"called back from team {mine}{_change(stack, held, after, mine) if by_gpus else ''}"
                 found[lost] = f"{found[lost]} and {gains}" if lost in found else gains
                 break
     return " and ".join(f"{lost} {gains}" for lost, gains in found.items())
@@ -38,7 +39,7 @@ def _stands(stack: Stack, one: Allocation) -> bool:
 
 
 def _change(stack: Stack, before: Placement, after: Placement, team: str) -> str:
-    return f"{_gpus(stack, before, team)} → {pluralize(_gpus(stack, after, team), 'GPU')}"
+    return f" ({_gpus(stack, before, team)} → {pluralize(_gpus(stack, after, team), 'GPU')})"
 
 
 def _gpus(stack: Stack, placement: Placement, team: str) -> GpuCount:

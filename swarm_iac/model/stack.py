@@ -205,6 +205,11 @@ class Solve(Value):
         exclude_if=not_,
         description="What a team runs beyond its share may be stopped for a team that has less than its own; see above.",
     )
+    share_by: Literal["gpus", "dominant_resource"] = Field(
+        default="gpus",
+        exclude_if=lambda value: value == "gpus",
+        description="What counts where teams share: GPUs, or of each replica what it takes the largest part of; see above.",
+    )
     max_unavailable: int = Field(
         default=10, ge=1, description="Nodes whose settings change at a time, after the first one succeeded."
     )

@@ -7,6 +7,7 @@ import math
 import unittest.mock
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from typing import ParamSpec, TypedDict, TypeVar
 
 from swarm_iac.limits import amounts, judge
@@ -23,8 +24,8 @@ from swarm_iac.solver.repair.unsplitting import split
 from swarm_iac.solver.shares.entitled import shared
 from swarm_iac.solver.snapshot import value
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
-from swarm_iac.solver.snapshot.layout import GPUS
-from swarm_iac.solver.snapshot.snapshot import Snapshot
+from swarm_iac.solver.snapshot.layout import GPUS, MACHINE
+from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, by_workload, classify
 
 P = ParamSpec("P")
@@ -49,11 +50,11 @@ def score(snapshot: Snapshot, classified: Classified, counts: Counter[tuple[str,
         placed[name] += count
     stays = Counter((a.workload, a.node) for a in classified.stay.values())
     softs = Counter((a.workload, a.node) for a in classified.soft.values())
-    weighed = _weighed(snapshot, counts)
+    counted = _counted(snapshot, counts)
     values: list[int] = _guaranteed(snapshot, stays, counts, placed)
     for level in (2, 1, 0):
         requests = [a for a in snapshot.requests.values() if a.priority == level]
-        before, after = _of_shares(snapshot, placed, weighed, level, by_workload(stays))
+        before, after = _of_shares(snapshot, placed, counted, level, by_workload(stays))
         values += before
         for i, most in enumerate(
             (
@@ -106,23 +107,42 @@ def _where(snapshot: Snapshot, node: str, kind: str) -> str:
     return (kind == "site" and one.site) or (kind == "node" and node) or f"rack {one.rack or node}"
 
 
-def _held(snapshot: Snapshot, counts: Mapping[str, int], level: int) -> Counter[str]:
-    """Thousandths of GPUs that each team holds, of the level and those above."""
+def _held(snapshot: Snapshot, amounts: Mapping[str, int], level: int) -> Counter[str]:
+    """What each team holds, of the level and those above. `amounts`: what all replicas of each workload count."""
     assert snapshot.shares is not None
     found: Counter[str] = Counter()
     for name, request in snapshot.requests.items():
         if request.priority >= level:
             for team in snapshot.shares.lines[request.user]:
-                found[team] += request.gpus * request.share * counts[name]
+                found[team] += amounts[name]
     return found
 
 
-def _weighed(snapshot: Snapshot, counts: Mapping[tuple[str, str], int]) -> Counter[str]:
-    """Replicas by workload, each as often as a GPU of its node counts."""
+def _counted(snapshot: Snapshot, counts: Mapping[tuple[str, str], int]) -> Counter[str]:
+    """By workload what all its replicas count."""
     found: Counter[str] = Counter()
     for (name, node), count in counts.items():
-        found[name] += count * (_weight(snapshot, node) if snapshot.requests[name].gpus else 1)
+        found[name] += count * counts_on(snapshot, name, node)
     return found
+
+
+def counts_on(snapshot: Snapshot, name: str, node: str) -> int:
+    """One replica: its GPUs, as they weigh there; with `share_by: dominant_resource` no less than the part of the fleet that it takes
+    of anything else, as so many GPUs.
+    """
+    request, found = snapshot.requests[name], [snapshot.requests[name].gpus * snapshot.requests[name].share * _weight(snapshot, node)]
+    if snapshot.stack.solve.share_by == "dominant_resource":
+        gpus = sum(WHOLE * _weight(snapshot, host.name) * host.capacity[GPUS] for host in snapshot.nodes.values())
+        for i, row in enumerate(MACHINE):
+            there = sum(host.capacity[i] for host in snapshot.nodes.values())
+            if i != GPUS and not row.part_of and there:
+                found.append(math.ceil(Fraction(request.need[i] * gpus, there)))
+    return max(found)
+
+
+def shared_by_teams(snapshot: Snapshot, request: WorkloadRequest) -> bool:
+    """Does it count where teams share?"""
+    return bool(request.gpus) or snapshot.stack.solve.share_by == "dominant_resource"
 
 
 def _weight(snapshot: Snapshot, node: str) -> int:
@@ -137,8 +157,9 @@ def _weight(snapshot: Snapshot, node: str) -> int:
 
 
 def _lowest(snapshot: Snapshot, name: str) -> int:
-    """Of what ran, the least that a GPU counts on any of its nodes."""
-    return min((_weight(snapshot, one.node) for one in snapshot.running.get(name, ()) if one.node in snapshot.nodes), default=1)
+    """Of what ran, the least that a replica counts on any of its nodes."""
+    nodes = (one.node for one in snapshot.running.get(name, ()) if one.node in snapshot.nodes)
+    return min((counts_on(snapshot, name, node) for node in nodes), default=counts_on(snapshot, name, ""))
 
 
 def _guaranteed(
@@ -149,16 +170,16 @@ def _guaranteed(
     """
     if snapshot.shares is None or not snapshot.shares.guarantees:
         return []
-    weighed, totals = _weighed(snapshot, counts), by_workload(stays)
+    counted, totals = _counted(snapshot, counts), by_workload(stays)
     found = []
     for level in (2, 1, 0):
-        could = _held(snapshot, _weighed(snapshot, stays), level)
-        mine = {name for name, one in snapshot.requests.items() if one.priority == level and one.gpus}
+        could = _held(snapshot, _counted(snapshot, stays), level)
+        mine = {name for name, one in snapshot.requests.items() if one.priority == level and shared_by_teams(snapshot, one)}
         kept = {name: min(totals[name], placed[name]) * _lowest(snapshot, name) for name in mine}
-        above = {name: count for name, count in weighed.items() if snapshot.requests[name].priority > level}
+        above = {name: amount for name, amount in counted.items() if snapshot.requests[name].priority > level}
         held = _held(snapshot, Counter(above) + Counter(kept), level)
         if snapshot.stack.solve.reclaim:
-            held |= _of_outer(snapshot, _held(snapshot, weighed, level))
+            held |= _of_outer(snapshot, _held(snapshot, counted, level))
         if any(totals[name] for name in mine) and any(could[team] for team in snapshot.shares.guarantees):
             found.append(sum(min(most, could[team], held[team]) for team, most in snapshot.shares.guarantees.items()))
     return found
@@ -171,13 +192,13 @@ def _of_outer(snapshot: Snapshot, held: Counter[str]) -> Counter[str]:
 
 
 def _of_shares(
-    snapshot: Snapshot, placed: Counter[str], weighed: Counter[str], level: int, stays: Counter[str]
+    snapshot: Snapshot, placed: Counter[str], counted: Counter[str], level: int, stays: Counter[str]
 ) -> tuple[list[int], list[int]]:
     """What teams hold of what they are due: before what may stay, and after it. Before that, what may stay without GPUs."""
     if snapshot.shares is None or level not in snapshot.shares.due:
         return [], []
     due, lines = snapshot.shares.due[level], snapshot.shares.lines
-    held = _held(snapshot, weighed, level)
+    held = _held(snapshot, counted, level)
     least = {n: _lowest(snapshot, n) for n in snapshot.requests}
     ran = _held(snapshot, {n: least[n] * min(len(snapshot.running.get(n, ())), placed[n]) for n in least}, level)
     may = _held(snapshot, {n: least[n] * min(stays[n], placed[n]) for n in least}, level)
@@ -191,12 +212,12 @@ def _of_shares(
     leaves = any(
         len(snapshot.running.get(one.name, ())) > stays[one.name]
         for one in snapshot.requests.values()
-        if one.priority >= level and one.gpus
+        if one.priority >= level and shared_by_teams(snapshot, one)
     )
     depths = [{line[d] for line in lines.values() if len(line) > d} for d in range(max(map(len, lines.values())))]
     within, kept, stay = ([sum(min(has[team], due[team]) for team in teams) for teams in depths] for has in (held, ran, may))
     kept = [*stay, *kept] if leaves else kept
-    bare = [one.name for one in snapshot.requests.values() if one.priority == level and not one.gpus]
+    bare = [one.name for one in snapshot.requests.values() if one.priority == level and not shared_by_teams(snapshot, one)]
     first = [sum(min(stays[name], placed[name]) for name in bare)]
     return ([*first, *kept, *within], []) if snapshot.stack.solve.reclaim else ([], within)
 

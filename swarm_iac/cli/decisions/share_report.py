@@ -59,7 +59,7 @@ def report(decision: Decision, today: datetime.date) -> Report:
 
 def lines(found: Report) -> Iterator[str]:
     """The arithmetic: what there is, then one paragraph each time that GPUs are dealt out."""
-    yield f"GPUs: {_pool(found, found.worked.supply.pools)}"
+    yield f"GPUs: {_pool(found, found.worked.models)}"
     if found.worked.entitlements.weights.nodes:
         yield f"as they count: {_worth(found)}"
     for step in found.worked.steps:

@@ -69,6 +69,10 @@ class Linear:
         self.rows.append(self.model.add_linear_constraint(lb=least, ub=most))
         return len(self.rows) - 1
 
+    def limit(self, row: int, *, most: float) -> None:
+        """Another upper end of a row."""
+        self.rows[row].upper_bound = most
+
     def variable(self, cost: float, uses: dict[int, float]) -> int:
         """A new variable ≥ 0 with its coefficient in each row; returns its number."""
         var = self.model.add_variable(lb=0.0)

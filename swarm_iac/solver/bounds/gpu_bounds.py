@@ -292,10 +292,12 @@ def beside(
     the nodes of a shape are in one rack, with GPUs that are linked alike. `due`: of what teams are due, which with
     `solve.reclaim` comes before who of the level runs.
     """
+    counted = snapshot.shares.dominant if teams and snapshot.shares else {}
     requests = [
         request
         for request in snapshot.requests.values()
-        if request.priority > level or (request.priority == level and (request.gpus or value(request)))
+        if request.priority > level
+        or (request.priority == level and (request.gpus or value(request) or request.name in counted))
     ]
     gain = {request.name: value(request) if request.priority == level else 0 for request in requests}
     problem, groups, nodes = _problem(

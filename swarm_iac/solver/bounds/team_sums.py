@@ -1,6 +1,6 @@
 """What do teams hold within what they are due, as sums of a relaxation? To maximize them, or to leave them no worse.
 
-    within_d(p) = Σ_t min(due_t(p), Σ_{w of t, of p and above} weight_h · gpus_w · y[w,h])         teams t at depth d
+    within_d(p) = Σ_t min(due_t(p), Σ_{w of t, of p and above} counts_w,h · y[w,h])         teams t at depth d
 
 A goal is bounded among the placements in which no goal before it is worse: so a bound on the GPUs of a priority holds beside
 what teams have of it and of those above.
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from swarm_iac.solver.bounds.relaxation import CappedSum, Relaxed, Rule
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.tasks import Pairs
-from swarm_iac.solver.snapshot.value import size, within
+from swarm_iac.solver.snapshot.value import within
 
 Kinds = Sequence[Sequence[WorkloadRequest]]
 Nodes = Sequence[Sequence[str]]
@@ -23,12 +23,11 @@ def team_sums(snapshot: Snapshot, level: int, depth: int, kinds: Kinds, nodes: N
     """Of each team at the depth. The kinds are of one team each, and the nodes of a shape have one GPU model."""
     shares = snapshot.shares
     assert shares is not None, "asked only where GPUs are shared by teams"
-    weights = [shares.weights.of(names[0]) for names in nodes]
     amounts: dict[str, dict[tuple[int, int], int]] = {team: {} for team in shares.at(depth)}
     for k, group in enumerate(kinds):
         line = shares.lines.get(group[0].user, ())
-        if len(line) > depth and size(group[0]) and group[0].priority >= level:
-            amounts[line[depth]].update({(k, h): size(group[0]) * weight for h, weight in enumerate(weights)})
+        if len(line) > depth and shares.shared(group[0]) and group[0].priority >= level:
+            amounts[line[depth]].update({(k, h): shares.counts(group[0], names[0]) for h, names in enumerate(nodes)})
     return [CappedSum(shares.due[level][team], of) for team, of in amounts.items()]
 
 
@@ -36,8 +35,8 @@ def held_elsewhere(snapshot: Snapshot, level: int, elsewhere: Mapping[str, int])
     """What may stay on nodes that the relaxation does not have, of the priority and those above it."""
     shares = snapshot.shares
     assert shares is not None, "asked only where GPUs are shared by teams"
-    return shares.weights.top * sum(
-        size(request) * elsewhere[name] for name, request in snapshot.requests.items() if request.priority >= level
+    return sum(
+        shares.counts(request, "") * elsewhere[name] for name, request in snapshot.requests.items() if request.priority >= level
     )
 
 

@@ -107,8 +107,9 @@ def _with_shares(fleet: FleetModel, keeping: Keeping, possible: dict[str, int], 
 
 def _without_gpus(fleet: FleetModel, keeping: Keeping, possible: dict[str, int], level: str) -> list[Aim]:
     """Who holds no GPUs was lent none, and is not stopped for what a team is due."""
-    snapshot, base = fleet.task.snapshot, fleet.task.base
-    mine = [one.name for one in snapshot.requests.values() if one.priority == PRIORITIES[level] and not one.gpus]
+    snapshot, base, shares = fleet.task.snapshot, fleet.task.base, fleet.task.snapshot.shares
+    assert shares is not None, "asked only where GPUs are shared by teams"
+    mine = [one.name for one in snapshot.requests.values() if one.priority == PRIORITIES[level] and not shares.shared(one)]
     fixed = {name: base.counts[name].total() for name in mine}
     stay = {name: keeping.stayed[name] for name in mine if name in keeping.stayed}
     top = sum(min(fleet.top_of(var), max(0, possible[name] - fixed[name])) for name, var in stay.items())

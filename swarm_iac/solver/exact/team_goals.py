@@ -6,8 +6,8 @@
     LEVEL_share       max   Σ_t min(held_t, due_t)                    of the level and those above it
 
 `_2` and on: teams inside one other, and so on; those further outside come first. What a team holds counts in those around
-it. due_t is worked out before (`shares`); a GPU counts as much as it is held in part, times the weight of its node
-(`Entitlements.weights`). Of what ran it counts the least weight of the nodes on which the workload runs.
+it. due_t is worked out before (`shares`); what a replica counts on a node says `Entitlements.counts`. Of what ran each counts
+the least of the nodes on which the workload runs.
 
 Of a team around others, what is new counts as well in stay_t and ran_t, up to what could stay and what ran: one inside it
 calls back what another one inside it was lent, and the team around both has lost nothing. In `guaranteed` so with
@@ -26,9 +26,8 @@ from swarm_iac.solver.exact.aim import Aim
 from swarm_iac.solver.exact.changes import Keeping
 from swarm_iac.solver.exact.fleet_model import FleetModel, Terms, Values
 from swarm_iac.solver.snapshot.suitability import heaviest
-from swarm_iac.solver.snapshot.value import size
 
-#: Of each workload its variables, and what each replica of them weighs.
+#: Of each workload its variables, and what a replica of each counts.
 Vars = Mapping[str, list[tuple[cp_model.IntVar, int]]]
 
 
@@ -51,23 +50,22 @@ class TeamGoals:
         snapshot = fleet.task.snapshot
         assert snapshot.shares is not None, "asked only where GPUs are shared by teams"
         self.fleet, self.keeping, self.possible, self.shares = fleet, keeping, possible, snapshot.shares
-        self.unit = 1 if snapshot.milli else WHOLE
-        self.weights = of = snapshot.shares.weights
+        self.unit = 1 if snapshot.milli or self.shares.dominant else WHOLE
         homes = {name: [one.node for one in snapshot.running.get(name, ())] for name in snapshot.requests}
-        self.lowest = {name: of.lowest(nodes) for name, nodes in homes.items()}
-        base = fleet.task.base.counts
+        self.lowest = {name: self.shares.least(snapshot.requests[name], nodes) for name, nodes in homes.items()}
+        base, counts, requests = fleet.task.base.counts, self.shares.counts, snapshot.requests
         self.could = Counter(name for name, _ in fleet.task.stay.elements())
-        self.fixed = {name: base[name].total() for name in snapshot.requests}
-        self.weighed = {name: sum(of.of(node) * n for node, n in base[name].items()) for name in snapshot.requests}
-        self.placed: Vars = {name: self._weighed(name) for name in snapshot.requests}
-        self.all = _Counting(self.placed, self.weighed, self._possible)
+        self.fixed = {name: base[name].total() for name in requests}
+        self.held = {name: sum(counts(one, node) * n for node, n in base[name].items()) for name, one in requests.items()}
+        self.placed: Vars = {name: self._counted(name) for name in requests}
+        self.all = _Counting(self.placed, self.held, self._possible)
 
-    def _weighed(self, workload: str) -> list[tuple[cp_model.IntVar, int]]:
-        nodes = self.fleet.by_request.get(workload, ())
-        weights = [self.weights.of(node) for node in nodes]
-        if len(set(weights)) == 1:
-            return [(var, count * weights[0]) for var, count in self.fleet.total(workload)]
-        return [(self.fleet.x[workload, node], weight) for node, weight in zip(nodes, weights, strict=True)]
+    def _counted(self, workload: str) -> list[tuple[cp_model.IntVar, int]]:
+        nodes, request = self.fleet.by_request.get(workload, ()), self.fleet.task.snapshot.requests[workload]
+        counts = [self.shares.counts(request, node) for node in nodes]
+        if len(set(counts)) == 1:
+            return [(var, times * counts[0]) for var, times in self.fleet.total(workload)]
+        return [(self.fleet.x[workload, node], count) for node, count in zip(nodes, counts, strict=True)]
 
     def guaranteed(self, level: str, priority: int) -> list[Aim]:
         """What of the level is guaranteed and may stay is not taken by another team.
@@ -76,17 +74,17 @@ class TeamGoals:
         """
         if not self.shares.guarantees:
             return []
-        requests, stay = self.fleet.task.snapshot.requests, Counter(self.weighed)
+        requests, stay = self.fleet.task.snapshot.requests, Counter(self.held)
         for (name, node), count in self.fleet.task.stay.items():
-            stay[name] += count * self.weights.of(node)
+            stay[name] += count * self.shares.counts(requests[name], node)
         held = self._by_team(lambda name: stay[name], priority)
         most = {team: min(held[team], amount) for team, amount in self.shares.guarantees.items() if held[team]}
-        mine = [name for name, one in requests.items() if one.priority == priority and size(one)]
+        mine = [name for name, one in requests.items() if one.priority == priority and self.shares.shared(one)]
         if not most or not any(stay[name] for name in mine):
             return []
         of_level = {name: [(var, self.lowest[name])] for name in mine if (var := self.keeping.stayed.get(name)) is not None}
         above = {name: found for name, found in self.placed.items() if requests[name].priority > priority}
-        fixed = self.weighed | {name: self.fixed[name] * self.lowest[name] for name in mine}
+        fixed = self.held | {name: self.fixed[name] * self.lowest[name] for name in mine}
 
         def most_of(workload: str) -> int:
             return self._possible(workload) if requests[workload].priority > priority else self._stay(workload)
@@ -101,7 +99,9 @@ class TeamGoals:
             return []
         requests, running = self.fleet.task.snapshot.requests, self.fleet.task.running
         leaves = any(
-            running[name] > self.could[name] for name, one in requests.items() if one.priority >= priority and size(one)
+            running[name] > self.could[name]
+            for name, one in requests.items()
+            if one.priority >= priority and self.shares.shared(one)
         )
         stayed = self._of_running(f"{level}_share_stay", self.keeping.stayed, priority, self._stay) if leaves else []
         return [*stayed, *self._of_running(f"{level}_share_kept", self.keeping.ran, priority, self._ran)]
@@ -121,7 +121,7 @@ class TeamGoals:
 
     def _possible(self, workload: str) -> int:
         snapshot = self.fleet.task.snapshot
-        return self.possible[workload] * heaviest(snapshot, snapshot.requests[workload])
+        return self.possible[workload] * heaviest(snapshot, self.shares, snapshot.requests[workload])
 
     def _stay(self, workload: str) -> int:
         return min(self.fixed[workload] + self.could[workload], self.possible[workload]) * self.lowest[workload]
@@ -143,13 +143,13 @@ class TeamGoals:
     def _by_team(self, count: Callable[[str], int], priority: int) -> Counter[str]:
         found: Counter[str] = Counter()
         for name, request in self.fleet.task.snapshot.requests.items():
-            if request.priority >= priority and size(request):
+            if request.priority >= priority and self.shares.shared(request):
                 for team in self.shares.lines[request.user]:
-                    found[team] += size(request) * count(name)
+                    found[team] += count(name)
         return found
 
     def _aim(self, name: str, most: Mapping[str, int], counting: _Counting, priority: int, around: _Counting) -> Aim:
-        """Σ_t min(most_t, fixed_t + Σ_w,n size_w · weight_n · variable_w,n), in whole GPUs where nobody asks for parts.
+        """Σ_t min(most_t, fixed_t + Σ_w,n counts_w,n · variable_w,n), in whole GPUs where nobody asks for parts.
 
         `around`: what counts for teams around others, up to as much as `counting` could be.
         """
@@ -160,10 +160,10 @@ class TeamGoals:
         for i, table in enumerate(tables):
             for workload, found in table.variables.items():
                 request = requests[workload]
-                if request.priority >= priority and size(request):
+                if request.priority >= priority and self.shares.shared(request):
                     for team in self.shares.lines[request.user]:
                         if i == (team in outer):
-                            terms[team] += [(var, size(request) // self.unit * weight) for var, weight in found]
+                            terms[team] += [(var, amount // self.unit) for var, amount in found]
         fixed = [self._by_team(table.fixed.__getitem__, priority) for table in tables]
         could = [self._by_team(table.could, priority) for table in tables]
         value: Terms = []
@@ -178,8 +178,9 @@ class TeamGoals:
             if left > 0 and terms[team]:
                 value.append((self._least(f"{name}[{team}]", left, terms[team]), 1))
         counts = frozenset(
-            w for table in tables for w in table.variables if requests[w].priority >= priority and size(requests[w])
-        )
+            w for table in tables for w in table.variables
+            if requests[w].priority >= priority and self.shares.shared(requests[w])
+        )  # fmt: skip
         return Aim(name, value, constant, 1, constant + best, counts=counts, due=True)
 
     def _least(self, name: str, most: int, terms: Terms) -> cp_model.IntVar:

@@ -20,7 +20,7 @@ from swarm_iac.solver.explain.messages import budget_spent, devices_taken, forbi
 from swarm_iac.solver.explain.model_limits import of_any_model
 from swarm_iac.solver.explain.places.not_moved import NotMoved
 from swarm_iac.solver.explain.places.ruled import Ruled, Table
-from swarm_iac.solver.explain.team_shares import GPU_RULES, TeamsBeside
+from swarm_iac.solver.explain.team_shares import TeamsBeside
 from swarm_iac.solver.repair.fewest_moves import moves_of
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import BUDGETS, CLUSTER, MACHINE, MODELS, TEAM, USER, beyond_chain, of_chain
@@ -203,8 +203,8 @@ class Causes:
         return self.explained[alike][1] or self._unspent(request)
 
     def of_teams(self, request: WorkloadRequest, rules: tuple[str, ...]) -> tuple[Reason, ...]:
-        """What the shares of teams have to do with a conflict: if it is about GPUs, and other teams hold those."""
-        if self.capacity.snapshot.shares is None or GPU_RULES.isdisjoint(rules):
+        """What the shares of teams have to do with a conflict: if it is about what they share, and others hold that."""
+        if not self._teams.concerned(rules):
             return ()
         reasons = self._teams.reasons(request)
         if not reasons:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from swarm_iac.model.device import WHOLE
@@ -13,18 +13,19 @@ from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.shares.entitled import share_of, shared, used_by
 from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.entitlements import Entitlements
-from swarm_iac.solver.snapshot.layout import ALL_GPUS, CLUSTER, GPUS, NODE, TEAMS
+from swarm_iac.solver.snapshot.layout import ALL_GPUS, CLUSTER, GPUS, NODE, TEAM, TEAMS
 from swarm_iac.solver.snapshot.snapshot import Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import heaviest, may_stay, suits
 from swarm_iac.solver.snapshot.tasks import Pairs
-from swarm_iac.solver.snapshot.value import held_by_teams, size
+from swarm_iac.solver.snapshot.value import held_by_teams
 from swarm_iac.units import GpuCount
 
 RULE = "share"
 #: Of a reason that names what a team is guaranteed.
 GUARANTEE = "guarantee"
-#: The rules that count GPUs which other teams may hold.
+#: The rules that count what other teams may hold: of GPUs, and of everything.
 GPU_RULES = frozenset(one.rule for one in (NODE[GPUS], CLUSTER[ALL_GPUS], *(depth[ALL_GPUS] for depth in TEAMS)))
+RULES = frozenset(one.rule for one in (*NODE, *CLUSTER, *TEAM))
 #: So many copies of a capacity are held: one of 2,000 nodes takes a few megabytes.
 COPIES = 24
 #: So many other teams are named.
@@ -47,6 +48,11 @@ class TeamsBeside:
         self._without: dict[tuple[FreeCapacity, tuple[str, ...]], FreeCapacity] = {}
         self._guaranteed: dict[tuple[int, tuple[str, ...], int], dict[str, str]] = {}
 
+    def concerned(self, rules: Iterable[str]) -> bool:
+        """Is any of the rules about what teams share?"""
+        shares = self._capacity.snapshot.shares
+        return shares is not None and not (RULES if shares.dominant else GPU_RULES).isdisjoint(rules)
+
     @cached_property
     def _held(self) -> dict[int, Counter[str]]:
         counts = self._capacity.counts.items()
@@ -62,13 +68,14 @@ class TeamsBeside:
         part in it: another priority holds the GPUs, or nobody of another team.
         """
         snapshot = self._capacity.snapshot
-        if snapshot.shares is None or not size(request):
+        if snapshot.shares is None or not snapshot.shares.shared(request):
             return ()
         held, due = self._held[request.priority], snapshot.shares.due[request.priority]
         line = snapshot.shares.lines[request.user]
-        weights = snapshot.shares.weights
-        fit = [host.name for host in snapshot.nodes.values() if weights.nodes and suits(request, host)]
-        least = size(request) * weights.lowest(fit)
+        weighted = bool(snapshot.shares.weights.nodes)
+        least = snapshot.shares.least(
+            request, (one.name for one in snapshot.nodes.values() if weighted and suits(request, one))
+        )
         there = self._where_it_would_be(request)
         found: list[tuple[bool, Reason]] = []
         for depth, team in reversed([*enumerate(line)]):
@@ -98,11 +105,12 @@ class TeamsBeside:
         """The teams that hold GPUs on nodes on which it could be, and whether any of what holds them runs."""
         snapshot, found = self._capacity.snapshot, dict[str, bool]()
         suited = {name for name, host in snapshot.nodes.items() if suits(request, host)}
-        lines = snapshot.shares.lines if snapshot.shares else {}
+        shares = snapshot.shares
+        assert shares is not None, "asked only where GPUs are shared by teams"
         for name, nodes in self._capacity.counts.items():
             other = snapshot.requests[name]
-            if size(other) and not suited.isdisjoint(node for node, count in nodes.items() if count):
-                for team in lines[other.user]:
+            if shares.shared(other) and not suited.isdisjoint(node for node, count in nodes.items() if count):
+                for team in shares.lines[other.user]:
                     found[team] = found.get(team, False) or bool(snapshot.running.get(name))
         return found
 
@@ -115,7 +123,7 @@ class TeamsBeside:
         snapshot, shares = self._capacity.snapshot, self._capacity.snapshot.shares
         if shares is None or not shares.guarantees:
             return {}
-        gets = size(request) * heaviest(snapshot, request) * (request.members if request.gang else 1)
+        gets = heaviest(snapshot, shares, request) * (request.members if request.gang else 1)
         key = request.priority, shares.lines[request.user], gets
         if key not in self._guaranteed:
             self._guaranteed[key] = self._kept_for(request, shares, gets)
@@ -125,9 +133,9 @@ class TeamsBeside:
         snapshot, found = self._capacity.snapshot, dict[str, str]()
         for name, other in snapshot.requests.items():
             nodes = self._capacity.counts[name]
-            if other.priority >= request.priority or not nodes or not size(other):
+            if other.priority >= request.priority or not nodes or not shares.shared(other):
                 continue
-            goes = size(other) * shares.weights.lowest(nodes) * (nodes.total() if other.gang else 1)
+            goes = shares.least(other, nodes) * (nodes.total() if other.gang else 1)
             for team in reversed(shares.lines[other.user]):
                 held = self._held[other.priority][team]
                 left = held - goes + gets * (team in shares.lines[request.user])
@@ -153,11 +161,12 @@ class TeamsBeside:
     def without_others(self, capacity: FreeCapacity, request: WorkloadRequest) -> FreeCapacity:
         """The capacity as if other teams held no GPUs: where it lacks some there, too, shares keep it from none."""
         snapshot = capacity.snapshot
-        lines = snapshot.shares.lines if snapshot.shares else {}
-        line = lines[request.user]
+        shares = snapshot.shares
+        assert shares is not None, "asked only where GPUs are shared by teams"
+        lines, line = shares.lines, shares.lines[request.user]
         key = capacity, line
         if key not in self._without:
-            others = {name for name, other in snapshot.requests.items() if size(other) and lines[other.user] != line}
+            others = {name for name, other in snapshot.requests.items() if shares.shared(other) and lines[other.user] != line}
             if len(self._without) == COPIES:
                 del self._without[next(iter(self._without))]
             self._without[key] = capacity.without(name for name in others if capacity.counts[name])
@@ -177,7 +186,7 @@ def _past(snapshot: Snapshot, line: tuple[str, ...], depth: int) -> str:
 def called_back(snapshot: Snapshot, before: Placement, after: Placement, was: Allocation) -> str:
     """For whom a replica was called back that was stopped for its equals: both teams, with their figures. Else empty."""
     request = snapshot.requests[was.workload]
-    if snapshot.shares is None or not snapshot.shares.reclaim or not size(request):
+    if snapshot.shares is None or not snapshot.shares.reclaim or not snapshot.shares.shared(request):
         return ""
     stood = before.model_copy(update={"allocations": tuple(one for one in before.going() if _stands(snapshot, one))})
     then, now = (held_by_teams(snapshot, _pairs(snapshot, one))[request.priority] for one in (stood, after))
@@ -226,7 +235,8 @@ def _count(snapshot: Snapshot, amount: int) -> GpuCount:
 
 def _gpus(snapshot: Snapshot, amount: int) -> str:
     count = _count(snapshot, amount)
-    by = " by `worth`" if snapshot.shares and snapshot.shares.weights.nodes else ""
+    shares = snapshot.shares
+    by = " by dominant resource" if shares and shares.dominant else " by `worth`" if shares and shares.weights.nodes else ""
     return f"{count} GPU{'' if count == WHOLE else 's'}{by}"
 
 

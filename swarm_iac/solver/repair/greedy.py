@@ -24,7 +24,7 @@ from swarm_iac.solver.snapshot.node_slots import Ints, Slots
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import heaviest, may_stay, open_to
 from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload, fixed_by
-from swarm_iac.solver.snapshot.value import held_by_teams, size
+from swarm_iac.solver.snapshot.value import held_by_teams
 
 #: Who comes first of one priority: less is sooner.
 Order = Callable[[WorkloadRequest], float]
@@ -72,14 +72,14 @@ def by_share(task: Task, requests: Sequence[WorkloadRequest], stop: Callable[[],
                 if done >= FIRST and stop():
                     break
                 line, left = shares.lines[request.user], task.free[request.name] - under.done[request.name]
-                each = size(request) * heaviest(task.snapshot, request)
+                each = heaviest(task.snapshot, shares, request)
                 while True:  # what a replica counts is known when it is placed: where that is less than `each`, more may follow
                     some = min([left, *((shares.due[priority][team] - held[team]) // each for team in line[:depth] if each)])
                     if some <= 0 or (request.gang and some < task.free[request.name]):
                         break
-                    before = under.weighed[request.name]
+                    before = under.counted[request.name]
                     placed = under.place(request, some)
-                    held.update({team: size(request) * (under.weighed[request.name] - before) for team in line})
+                    held.update({team: under.counted[request.name] - before for team in line})
                     left -= placed
                     if placed < some or not shares.weights.nodes:
                         break
@@ -104,7 +104,7 @@ class _Pass:
         self.slots, self.overqualification = Slots(task.base.copy()), Overqualification(task.snapshot)
         self.chosen: Pairs = Counter()
         self.done: Counter[str] = Counter()
-        self.weighed: Counter[str] = Counter()  # where teams share GPUs: the same, each as often as its node weighs
+        self.counted: Counter[str] = Counter()  # where teams share GPUs: what these count
         self.full: set[tuple[object, ...]] = set()  # what found no place: capacity only shrinks, so its like finds none either
 
     def place(self, request: WorkloadRequest, most: int | None = None) -> int:
@@ -123,7 +123,7 @@ class _Pass:
         for (_, node), count in picked.items():
             back = slots.put_back(request, snapshot.nodes[node], count, task.own_cards(request.name, node))
             slots.take(request, snapshot.nodes[node], count - back)
-            self.weighed[request.name] += count * (snapshot.shares.weights.of(node) if snapshot.shares else 1)
+            self.counted[request.name] += count * snapshot.shares.counts(request, node) if snapshot.shares else 0
         self.chosen.update(picked)
         self.done[request.name] += picked.total()
         self.budget = None if self.budget is None else self.budget - moved

@@ -18,7 +18,7 @@ from swarm_iac.solver.snapshot.layout import GPUS
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.suitability import hindering, suits
 from swarm_iac.solver.snapshot.tasks import Classified, Pairs, Task, around, by_workload
-from swarm_iac.solver.snapshot.value import held_by_teams, size
+from swarm_iac.solver.snapshot.value import held_by_teams
 
 #: Nodes to clear.
 CLEAR = 24
@@ -114,10 +114,10 @@ class _Weights:
         if other.priority != self.request.priority:
             return other.priority < self.request.priority
         shares = self.capacity.snapshot.shares
-        lost = size(other) * (other.members if other.gang else 1)
-        if shares is None or not shares.reclaim or not lost:
+        if shares is None or not shares.reclaim or not shares.shared(other):
             return False
-        lost *= shares.weights.lowest(a.node for a in self.capacity.snapshot.running.get(other.name, ()))
+        lost = shares.least(other, (a.node for a in self.capacity.snapshot.running.get(other.name, ())))
+        lost *= other.members if other.gang else 1
         return shares.lends(self.held, other.priority, self.request.user, other.user, lost)
 
 

@@ -11,22 +11,19 @@ it has those users as one more team inside, of share 1.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from swarm_iac.model.device import WHOLE
 from swarm_iac.model.gpus.past_use import counted
 from swarm_iac.model.gpus.worth import Weights, weights
 from swarm_iac.model.stack import Stack
+from swarm_iac.solver.shares.dominant import Dominant, dominants
 from swarm_iac.solver.shares.filling import Claim, Divided, Filling
-from swarm_iac.solver.shares.network import FlowNetwork, GpuDemand, Supply, allowed
+from swarm_iac.solver.shares.of_gpus import OfGpus
+from swarm_iac.solver.shares.of_resources import OfResources
 from swarm_iac.solver.snapshot.entitlements import Entitlements
-from swarm_iac.solver.snapshot.layout import ALL_GPUS, GPUS
-from swarm_iac.solver.snapshot.snapshot import CLUSTER, ENDLESS, NodeCapacity, Snapshot, WorkloadRequest, of_team, of_user
-from swarm_iac.solver.snapshot.suitability import hindering, may_stay, suits
-from swarm_iac.solver.snapshot.value import size
+from swarm_iac.solver.snapshot.layout import GPUS
+from swarm_iac.solver.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
@@ -46,10 +43,10 @@ class Worked:
 
     entitlements: Entitlements
     steps: tuple[Division, ...]
-    supply: Supply
     models: Mapping[str, Counter[str]]  # of each pool, GPUs by model
     wants: Mapping[int, Mapping[str, int]]  # by priority, what each team asks for of it and above
     allowed: Mapping[int, Mapping[str, int]]  # the same, no more of it than limits let the team have
+    dominant: Mapping[str, Dominant]  # with `solve.share_by: dominant_resource`, by workload
 
 
 def own(team: str) -> str:
@@ -62,8 +59,8 @@ def entitled(snapshot: Snapshot, possible: Mapping[str, int]) -> Worked:
     stack = snapshot.stack
     lines = {user: _line(stack, user) for user in sorted({request.user for request in snapshot.requests.values()})}
     counted = weights_of(snapshot)
-    pools, supply, models = _pools(snapshot, counted, possible)
-    unit = (1 if snapshot.milli else WHOLE) * counted.step
+    largest = dominants(snapshot, counted) if stack.solve.share_by == "dominant_resource" else {}
+    sums = OfResources(snapshot, lines, counted, possible, largest) if largest else OfGpus(snapshot, lines, counted, possible)
     guarantees = {team: most * counted.one for team, most in _guarantees(stack).items()}
     inside = _inside(lines)
     due: dict[int, dict[str, int]] = {}
@@ -72,14 +69,14 @@ def entitled(snapshot: Snapshot, possible: Mapping[str, int]) -> Worked:
     steps: list[Division] = []
     above: dict[str, int] = {}
     for priority in sorted({request.priority for request in snapshot.requests.values()}, reverse=True):
-        requests = _requests(snapshot, lines, pools, supply, possible, priority)
-        wants[priority], within[priority] = _wants(requests), allowed(requests, supply)
-        filling = Filling(FlowNetwork(requests, supply, above), unit)
-        tree = _Tree(filling, stack, inside, guarantees, wants[priority], above, priority)
+        asked = sums.asked(priority, above)
+        wants[priority], within[priority] = dict(asked.wants), dict(asked.allowed)
+        tree = _Tree(Filling(asked.network, sums.unit), stack, inside, guarantees, asked.wants, above, priority)
         above = due[priority] = tree.filled()
         steps += tree.steps
-    entitlements = Entitlements(lines, due, guarantees, stack.solve.reclaim, counted)
-    return Worked(entitlements, tuple(steps), supply, models, wants, within)
+    counts = {name: one.counts for name, one in largest.items()}
+    entitlements = Entitlements(lines, due, guarantees, stack.solve.reclaim, counted, counts)
+    return Worked(entitlements, tuple(steps), sums.models, wants, within, largest)
 
 
 def shared(snapshot: Snapshot, possible: Mapping[str, int]) -> Snapshot:
@@ -118,7 +115,19 @@ class _Tree:
             around = waiting.pop(0)
             self._fill(around, self.front.pop(around))
             waiting += [team for team in self.inside[around] if team in self.inside]
-        return self.due
+        return self.due | self._together() if self.filling.network.slack else self.due
+
+    def _together(self) -> dict[str, int]:
+        """Of teams around others what those are due together: with several resources it can be less than what the team is due."""
+        found: dict[str, int] = {}
+        waiting = [team for team in self.inside if team]
+        while waiting:
+            team = waiting.pop(0)
+            if any(one in self.inside and one not in found for one in self.inside[team]):
+                waiting.append(team)
+            else:
+                found[team] = sum(found.get(one, self.due[one]) for one in self.inside[team])
+        return found
 
     def _fill(self, around: str, total: int | None) -> None:
         teams = self.inside.get(around, ())
@@ -184,119 +193,3 @@ def _guarantees(stack: Stack) -> dict[str, int]:
         inside = sum(found[other] for other, team in stack.teams.items() if team.parent == name)
         found[name] = max(found[name], inside)
     return {name: most for name, most in found.items() if most}
-
-
-def _wants(requests: tuple[GpuDemand, ...]) -> dict[str, int]:
-    found: Counter[str] = Counter()
-    for one in requests:
-        for team in one.line:
-            found[team] += one.wants
-    return dict(found)
-
-
-def _requests(
-    snapshot: Snapshot,
-    lines: Mapping[str, tuple[str, ...]],
-    pools: Mapping[str, frozenset[str]],
-    supply: Supply,
-    possible: Mapping[str, int],
-    priority: int,
-) -> tuple[GpuDemand, ...]:
-    """What is asked for of the priority and those above, by user and pools."""
-    wants: Counter[tuple[str, frozenset[str]]] = Counter()
-    for name, request in snapshot.requests.items():
-        if request.priority >= priority and size(request) and possible[name]:
-            wants[request.user, pools[name]] += size(request) * possible[name]
-    return tuple(
-        GpuDemand(user, lines[user], suit, supply.best(suit, most)) for (user, suit), most in wants.items() if lines[user]
-    )
-
-
-def _pools(
-    snapshot: Snapshot, counted: Weights, possible: Mapping[str, int]
-) -> tuple[dict[str, frozenset[str]], Supply, dict[str, Counter[str]]]:
-    """The pools that suit each workload, and the GPUs of each. What may only stay where it runs has a pool of its own.
-
-    All GPUs of a pool count the same.
-    """
-    kinds: dict[tuple[object, ...], list[WorkloadRequest]] = defaultdict(list)
-    for request in snapshot.requests.values():
-        if request.gpus:
-            kinds[request.asked, request.on_one, request.linked, request.need, request.gpus].append(request)
-    firsts = [ones[0] for ones in kinds.values()]
-    suited = np.array([hindering(snapshot, one).none for one in firsts], np.bool_).reshape(len(firsts), len(snapshot.nodes))
-    known: dict[int, frozenset[int]] = {}
-    nodes: dict[tuple[frozenset[int], int], list[NodeCapacity]] = defaultdict(list)
-    for name, host in snapshot.nodes.items():
-        if host.capacity[GPUS]:
-            alike = snapshot.alike[name]
-            if alike not in known:
-                suit = suited[:, snapshot.rows[name]]
-                known[alike] = frozenset(i for i in np.flatnonzero(suit).tolist() if _fits(firsts[i], host))
-            nodes[known[alike], counted.of(host.name)].append(host)
-    pools = {f"{number}": (suit, hosts) for number, ((suit, _), hosts) in enumerate(nodes.items()) if suit}
-    each = {pool: counted.of(hosts[0].name) for pool, (_, hosts) in pools.items()}
-    most = {pool: WHOLE * sum(host.capacity[GPUS] for host in hosts) for pool, (_, hosts) in pools.items()}
-    home = {host.name: pool for pool, (_, hosts) in pools.items() for host in hosts}
-    models = {
-        pool: Counter(_model(host) for host in hosts for _ in range(host.capacity[GPUS])) for pool, (_, hosts) in pools.items()
-    }
-    found = {
-        one.name: frozenset(pool for pool, (suit, _) in pools.items() if i in suit)
-        for i, ones in enumerate(kinds.values())
-        for one in ones
-    }
-    for request, host, held in _only_stays(snapshot):
-        weight = counted.of(host.name)
-        pool = f"of {request.name} at {weight}" if counted.nodes else f"of {request.name}"
-        each[pool] = weight
-        most[pool] = most.get(pool, 0) + held
-        models.setdefault(pool, Counter())[_model(host)] += held // WHOLE
-        found[request.name] |= {pool}
-        if host.name in home:
-            most[home[host.name]] -= held
-    limits = {scope: values[ALL_GPUS] for scope, values in snapshot.scopes.items()}
-    tops = _tops(snapshot, found, each, possible)
-    teams = {team: limits.get(of_team(team), ENDLESS) * tops[of_team(team)] for team in snapshot.stack.teams}
-    users = {user: limits.get(of_user(user), ENDLESS) * tops[of_user(user)] for user in snapshot.stack.users()}
-    there = {pool: milli * each[pool] for pool, milli in most.items()}
-    return found, Supply(there, teams, users, limits[CLUSTER] * tops[CLUSTER], each), models
-
-
-def _tops(
-    snapshot: Snapshot, pools: Mapping[str, frozenset[str]], each: Mapping[str, int], possible: Mapping[str, int]
-) -> Mapping[str, int]:
-    """The most that a GPU counts of those that any of a user, of a team, or of the cluster could get: limits are in GPUs."""
-    found: dict[str, int] = defaultdict(lambda: 1)
-    for name, request in snapshot.requests.items():
-        if size(request) and possible[name]:
-            top = max((each[pool] for pool in pools[name]), default=1)
-            for scope in (of_user(request.user), CLUSTER, *map(of_team, snapshot.stack.teams_of(request.user))):
-                found[scope] = max(found[scope], top)
-    return found
-
-
-def _only_stays(snapshot: Snapshot) -> Iterator[tuple[WorkloadRequest, NodeCapacity, int]]:
-    """What runs on a node where nothing new of it may come, and how much it holds."""
-    for name, ones in snapshot.running.items():
-        request = snapshot.requests[name]
-        for one in ones:
-            host = snapshot.nodes.get(one.node)
-            if host and size(request) and not suits(request, host) and may_stay(request, host):
-                yield request, host, size(request)
-
-
-def _fits(request: WorkloadRequest, host: NodeCapacity) -> bool:
-    return all(need <= has for need, has in zip(request.need, host.capacity, strict=True))
-
-
-def _models(nodes: Iterable[NodeCapacity]) -> Counter[str]:
-    """GPUs by model."""
-    found: Counter[str] = Counter()
-    for host in nodes:
-        found[_model(host)] += host.capacity[GPUS]
-    return found
-
-
-def _model(host: NodeCapacity) -> str:
-    return host.model or "GPU"

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
+from math import lcm
 
 #: More than any fleet has.
 ENDLESS = 1 << 60
@@ -72,19 +74,22 @@ def allowed(requests: tuple[GpuDemand, ...], supply: Supply) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Cut:
-    """What a flow could carry, and who could not have all that they asked for: together they have at most `most`."""
+    """What could be had, and what those teams can have together who could not have all that they asked for.
 
-    carried: int
-    short: frozenset[str]
-    most: int
-    pools: frozenset[str]  # the GPUs that hold those back
+    Σ_t weights_t · what t has ≤ most. Of a flow each of them weighs 1.
+    """
+
+    carried: Fraction
+    weights: Mapping[str, Fraction]
+    most: Fraction
+    pools: frozenset[str]  # what holds those back
 
 
 class FlowNetwork:
     """The requests of some teams. `floors`: of each innermost team what it has in any case."""
 
     def __init__(self, requests: tuple[GpuDemand, ...], supply: Supply, floors: Mapping[str, int]) -> None:
-        self.requests, self.supply = requests, supply
+        self.requests, self.supply, self.slack = requests, supply, Fraction(0)
         self.floors = {one.line[-1]: floors.get(one.line[-1], 0) for one in requests}
         self.inside: dict[str, int] = {}
         for line in {one.line for one in requests}:
@@ -95,11 +100,16 @@ class FlowNetwork:
         """The floors of all teams inside the team, together."""
         return self.inside.get(team, 0)
 
-    def flow(self, asked: Mapping[str, int], scale: int = 1) -> Cut:
-        """The most that can be carried where each team has at most what it `asked`, and everything else is times `scale`.
+    def cut(self, asked: Mapping[str, Fraction]) -> Cut:
+        """The most that can be had where each team has at most what it `asked`.
 
         Of the teams in a request's line one has asked at most; where none has, its team has its floor.
         """
+        scale = lcm(*(value.denominator for value in asked.values()))
+        return self._flow({team: int(value * scale) for team, value in asked.items()}, scale)
+
+    def _flow(self, asked: Mapping[str, int], scale: int) -> Cut:
+        """Everything but what is asked is times `scale`."""
         graph = _Graph()
         kinds = {pools: i for i, pools in enumerate(dict.fromkeys(one.pools for one in self.requests))}
         rest = {team: most - self.floor(team) * scale for team, most in asked.items()}
@@ -127,7 +137,7 @@ class FlowNetwork:
         most -= sum(floor * scale for floor in self.floors.values())  # those that are not reached are cut, and all others count
         most += sum(self.floor(team) * scale for team in short)
         pools = frozenset(pool for pool in self.supply.pools if f"pool {pool}" in reached)
-        return Cut(carried, short, most, pools)
+        return Cut(Fraction(carried, scale), dict.fromkeys(short, Fraction(1)), Fraction(most, scale), pools)
 
 
 class _Graph:

@@ -3,16 +3,21 @@
     within_d(p) = Σ_{t at depth d} min(held_t(p), due_t(p))       held_t(p): GPUs of t of the priority p and above
 
 All amounts are thousandths of GPUs; where the stack says what models are worth, times `weights.one`, and a GPU on a node
-counts `weights.of(node)` of them: held_t(p) = Σ weight_n · GPUs on n.
+counts `weights.of(node)` of them: held_t(p) = Σ weight_n · GPUs on n. With `solve.share_by: dominant_resource` a replica counts
+no less than `dominant` of its workload, on any node.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from swarm_iac.model.gpus.worth import Weights
+
+if TYPE_CHECKING:
+    from swarm_iac.solver.snapshot.snapshot import WorkloadRequest
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,8 @@ class Entitlements:
     #: May what is lent be stopped for those that it belongs to?
     reclaim: bool
     weights: Weights = field(default_factory=lambda: Weights({}))
+    #: By workload, what a replica counts by what it takes the largest part of, GPUs aside; empty: GPUs alone count.
+    dominant: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def depth(self) -> int:
@@ -49,16 +56,25 @@ class Entitlements:
             together[outer] += due[team]
         return all(amount <= due[outer] for outer, amount in together.items())
 
-    def held(self, sizes: Mapping[str, tuple[str, int, int]], placed: Mapping[str, int], priority: int) -> Counter[str]:
-        """What each team holds of the priority and above.
+    def counts(self, request: WorkloadRequest, node: str) -> int:
+        """What one replica counts on a node; on one that is not known, the most."""
+        return max(request.gpus * request.share * self.weights.of(node), self.dominant.get(request.name, 0))
 
-        `sizes`: user, priority, thousandths of GPUs of each workload; `placed`: its replicas, each as often as its node weighs.
-        """
+    def least(self, request: WorkloadRequest, nodes: Iterable[str]) -> int:
+        """The least that one counts on any of the nodes; on none of them, on any."""
+        return max(request.gpus * request.share * self.weights.lowest(nodes), self.dominant.get(request.name, 0))
+
+    def shared(self, request: WorkloadRequest) -> bool:
+        """Does it count at all?"""
+        return bool(request.gpus) or request.name in self.dominant
+
+    def held(self, requests: Mapping[str, WorkloadRequest], amounts: Mapping[str, int], priority: int) -> Counter[str]:
+        """What each team holds of the priority and above. `amounts`: what all replicas of each workload count."""
         found: Counter[str] = Counter()
-        for name, (user, level, size) in sizes.items():
-            if level >= priority and size:
-                for team in self.lines.get(user, ()):
-                    found[team] += size * placed.get(name, 0)
+        for name, amount in amounts.items():
+            if amount and requests[name].priority >= priority:
+                for team in self.lines.get(requests[name].user, ()):
+                    found[team] += amount
         return found
 
     def within(self, held: Mapping[str, int], priority: int) -> tuple[int, ...]:

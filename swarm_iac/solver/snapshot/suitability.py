@@ -16,6 +16,7 @@ from swarm_iac.model.device import share_text
 from swarm_iac.model.hardware import numa_part
 from swarm_iac.model.place.where import GROUP_RULES, PREFERENCES, Where
 from swarm_iac.pluralize import pluralize
+from swarm_iac.solver.snapshot.entitlements import Entitlements
 from swarm_iac.solver.snapshot.layout import CORES, GPUS, MEMORY
 from swarm_iac.solver.snapshot.snapshot import NodeCapacity, Snapshot, WorkloadRequest
 from swarm_iac.units import Bytes
@@ -351,13 +352,12 @@ def _kinds(snapshot: Snapshot) -> tuple[npt.NDArray[np.int64], list[NodeCapacity
     return cast("tuple[npt.NDArray[np.int64], list[NodeCapacity]]", known[()])
 
 
-def heaviest(snapshot: Snapshot, request: WorkloadRequest) -> int:
-    """The most that a GPU of the request can count, on any node that suits it; 1 where all count the same."""
-    weights = snapshot.shares.weights if snapshot.shares else None
-    if not weights or not weights.nodes:
-        return 1
+def heaviest(snapshot: Snapshot, shares: Entitlements, request: WorkloadRequest) -> int:
+    """The most that a replica can count, on any node that suits it."""
+    if not shares.weights.nodes:
+        return shares.counts(request, "")
     known: dict[str, int] = snapshot.known(heaviest)
     if request.name not in known:
-        counts = (weights.of(name) for name, host in snapshot.nodes.items() if suits(request, host))
-        known[request.name] = max(counts, default=weights.top)
+        counts = (shares.counts(request, name) for name, host in snapshot.nodes.items() if suits(request, host))
+        known[request.name] = max(counts, default=shares.counts(request, ""))
     return known[request.name]

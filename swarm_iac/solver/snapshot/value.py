@@ -97,11 +97,10 @@ def held_by_teams(snapshot: Snapshot, counts: Pairs) -> dict[int, Counter[str]]:
     """By priority, what each team holds of it and those above, as `Entitlements` counts; empty where teams share nothing."""
     if snapshot.shares is None:
         return {}
-    placed: Counter[str] = Counter()
+    shares, requests, amounts = snapshot.shares, snapshot.requests, Counter[str]()
     for (name, node), count in counts.items():
-        placed[name] += count * snapshot.shares.weights.of(node)
-    sizes = {name: (one.user, one.priority, size(one)) for name, one in snapshot.requests.items()}
-    return {level: snapshot.shares.held(sizes, placed, level) for level in snapshot.shares.due}
+        amounts[name] += count * shares.counts(requests[name], node)
+    return {level: shares.held(requests, amounts, level) for level in shares.due}
 
 
 def loads(snapshot: Snapshot) -> dict[str, int]:
