@@ -9,7 +9,8 @@ Knows nothing of how much the solver says that a team is due; what is judged fol
                       GPUs of t ≥ ⌊share_t / Σ shares · (what of t could stay − what comes before shares)⌋
 
 The last one is what max-min fairness never breaks (Ghodsi et al. 2011): no team is worse off than with its part alone. What
-comes before shares are higher priorities and guarantees of others.
+comes before shares are higher priorities and guarantees of others. It holds of one resource: with `share_by: dominant_resource` it
+is not asked for.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 
 from swarm_iac.limits import Violation, came
 from swarm_iac.model.placement import Allocation, Placement
-from swarm_iac.model.resources.table import demand_of, held_of
+from swarm_iac.model.resources.table import RESOURCES, demand_of, held_of
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
 from swarm_iac.units import GpuCount
@@ -75,7 +76,7 @@ class _Change:
         for name, ones in sorted(self.could.items()):
             workload = self.stack.workloads[name]
             gone = [one for one in ones if one.name not in now][: max(0, len(ones) - self.placed[name])]
-            if not gone or not workload.each.gpus.milli:
+            if not gone or not self.counts(name):
                 continue
             if workload.gang is None:
                 found += [(one,) for one in gone]
@@ -117,7 +118,7 @@ class _Change:
             same = "of the same team" if self.stack.solve.reclaim else "and `solve.reclaim` is off"
             text = f"{who}, of no higher priority, {same}"
             yield Violation(rule=RULES[1], text=text, subject=was.name, path="solve.reclaim")
-        elif line and all(others[-1:] != line[-1:] for others in lines.values()):
+        elif line and self.stack.solve.share_by == "gpus" and all(others[-1:] != line[-1:] for others in lines.values()):
             yield from self._incentive(line[-1], level, who)
 
     def _incentive(self, team: str, level: int, who: str) -> Iterator[Violation]:
@@ -139,7 +140,18 @@ class _Change:
         """Thousandths of GPUs of the team with all inside it, of the priority and above."""
         workloads = self.stack.workloads.items()
         mine = [(name, one) for name, one in workloads if PRIORITIES[one.priority] >= level and team in self._line(name)]
-        return sum(one.each.gpus.milli * count(name) for name, one in mine)
+        return sum(self.counts(name) * count(name) for name, _ in mine)
+
+    def counts(self, name: str) -> int:
+        """Thousandths of GPUs that one replica counts: its own, or the largest part of the fleet that it takes, in GPUs."""
+        workload, fleet = self.stack.workloads[name], [self.stack.hardware_of(node) for node in self.stack.nodes]
+        own = workload.each.gpus.milli
+        if self.stack.solve.share_by == "gpus":
+            return own
+        gpus = 1000 * sum(shape.gpus.count for shape in fleet)
+        rows = [row for row in RESOURCES if row.capacity and row.name != "gpus" and not row.part_of]
+        parts = [(row.demand(workload), sum(row.capacity.amount(shape) for shape in fleet)) for row in rows if row.capacity]
+        return max([own, *(-(-takes * gpus // there) for takes, there in parts if there)])
 
     def _wants(self, team: str, level: int) -> int:
         return self._held(team, lambda name: self.stack.workloads[name].members, level)

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from ortools.linear_solver import pywraplp
 
+from swarm_iac.limits import judge
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.placement import Placement
 from swarm_iac.model.stack import Stack
-from swarm_iac.solver import Solution, solve, why
+from swarm_iac.solver import solve
 from swarm_iac.solver.explain.places.possible import possible
 from swarm_iac.solver.shares.entitled import Worked, entitled
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
@@ -24,7 +25,8 @@ from swarm_iac.solver.snapshot.layout import GPUS, MACHINE
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, Snapshot
 from swarm_iac.solver.snapshot.suitability import suits
 from tests.solver.fleets import stack_of
-from tests.solver.oracle import check_exact, counts_on
+from tests.solver.oracle import as_large, as_small, check_exact, counts_on, still
+from tests.stops import stops_are_due
 
 HARDWARE: dict[str, dict[str, Any]] = {
     "a": {"gpus": "4 x A", "vcpus": 16, "memory": "64 GB"},
@@ -38,7 +40,9 @@ OFF, TINY = 0.02, 2e-5
 def drawn(seed: int) -> tuple[Stack, Placement]:
     """Teams, some inside others, over nodes with and without GPUs; what they ask for has all kinds of dominant resources."""
     rng = random.Random(seed)
-    nodes = {"n0": {"hardware": rng.choice("ab")}} | {f"n{i}": {"hardware": rng.choice("abc")} for i in range(1, rng.randint(1, 4))}
+    nodes = {"n0": {"hardware": rng.choice("ab")}} | {
+        f"n{i}": {"hardware": rng.choice("abc")} for i in range(1, rng.randint(1, 4))
+    }
     names = [f"t{i}" for i in range(rng.randint(2, 4))]
     levels = ["low", "normal", "high"] if rng.random() < 0.4 else ["normal"]
     teams: dict[str, Any] = {}
@@ -60,7 +64,9 @@ def drawn(seed: int) -> tuple[Stack, Placement]:
     if rng.random() < 0.9:
         return stack_of(nodes, works, **rest), Placement()
     last = solve(stack_of(nodes, works, **rest)).placement
-    return stack_of({name: one | {"state": rng.choice(["ready", "cordon"])} for name, one in nodes.items()}, works, **rest), last
+    return stack_of(
+        {name: one | {"state": rng.choice(["ready", "cordon"])} for name, one in nodes.items()}, works, **rest
+    ), last
 
 
 class Program:
@@ -166,7 +172,11 @@ def changes(seed: int) -> tuple[Stack, Stack]:
         teams[name] |= {"guarantee": {"gpus": rng.randint(1, 2)}} if rng.random() < 0.2 else {}
 
     def request() -> dict[str, Any]:
-        each = {"gpus": rng.choice([0, 0, 1, 1, 2]), "vcpus": rng.choice([1, 2, 6, 10]), "memory": f"{rng.choice([1, 8, 30])} GB"}
+        each = {
+            "gpus": rng.choice([0, 0, 1, 1, 2]),
+            "vcpus": rng.choice([1, 2, 6, 10]),
+            "memory": f"{rng.choice([1, 8, 30])} GB",
+        }
         found: dict[str, Any] = {"user": f"u{rng.randrange(len(names))}", "each": each, "priority": rng.choice(levels)}
         return found | {"gang" if rng.random() < 0.15 else "replicas": rng.randint(1, 3)}
 
@@ -183,3 +193,25 @@ def changes(seed: int) -> tuple[Stack, Stack]:
 def test_no_placement_has_more_of_what_is_due(seeds: range) -> None:
     for seed in seeds:
         check_exact(*changes(seed), proven=not changes(seed)[1].worth)
+
+
+def check_stops(seed: int) -> None:
+    """On the paths that search less, too: nothing is stopped that its team has a right to, and no bound is too low."""
+    before, now = changes(seed)
+    last = solve(before).placement
+    best = {goal.name: goal.value for goal in solve(now, last).proof.goals}
+    for answer in (solve, as_large, as_small):
+        solution = answer(now, last)
+        assert judge(now, solution.placement, **still(solution.placement, last)) == ()
+        assert stops_are_due(now, last, solution.placement) == ()
+        for goal in solution.proof.goals:
+            assert goal.value <= goal.bound or "share" not in goal.name, goal
+            if goal.name not in best or goal.value != best[goal.name]:  # the first that is worse bounds what the best has
+                assert goal.bound >= best.get(goal.name, 0), goal
+                break
+
+
+@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(8, 800), marks=pytest.mark.slow)], ids=["some", "thousands"])
+def test_nothing_is_stopped_that_its_team_has_a_right_to(seeds: range) -> None:
+    for seed in seeds:
+        check_stops(seed)

@@ -12,14 +12,19 @@ from swarm_iac.decision import Decision
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.stack import Stack
 from swarm_iac.model.workload import PRIORITIES
+from swarm_iac.pluralize import pluralize
 from swarm_iac.solver.explain.places.possible import possible
+from swarm_iac.solver.shares.dominant import Dominant
 from swarm_iac.solver.shares.entitled import Division, Worked, entitled, share_of, used_by
 from swarm_iac.solver.shares.filling import Claim, Round
 from swarm_iac.solver.snapshot.from_stack import snapshot_of
+from swarm_iac.solver.snapshot.layout import MACHINE
 from swarm_iac.solver.snapshot.tasks import Pairs
-from swarm_iac.solver.snapshot.value import held_by_teams
+from swarm_iac.solver.snapshot.value import held_by_teams, size
 from swarm_iac.units import GpuCount
 
+#: So many sizes of replicas are shown, and so many workloads of each.
+SHOWN, NAMED = 12, 3
 _NAMES = {number: name for name, number in PRIORITIES.items()}
 
 
@@ -30,14 +35,22 @@ class Report:
     stack: Stack
     worked: Worked
     held: dict[int, dict[str, int]]
+    sizes: dict[str, int]  # thousandths of GPUs that a replica of each workload holds
 
     @property
     def one(self) -> int:
         """So many of the amounts are one thousandth of a GPU; more than 1 where the stack has `worth`."""
         return self.worked.entitlements.weights.one
 
+    def by_gpus(self, workload: str) -> bool:
+        """Does a replica count by its GPUs, wherever it is?"""
+        weights = self.worked.entitlements.weights
+        return self.sizes[workload] * weights.lowest(weights.nodes) >= self.worked.dominant[workload].counts
+
     def number(self, amount: int | Fraction) -> str:
-        """GPUs, as they count: `13`, `13 1/5`, `0.25`."""
+        """GPUs, as they count: `13`, `13 1/5`, `0.25`; by dominant resource in thousandths."""
+        if self.worked.dominant:
+            return str(GpuCount(round(Fraction(amount) / self.one)))
         gpus = Fraction(amount) / self.one / WHOLE
         whole, rest = divmod(gpus, 1)
         if not rest:
@@ -54,7 +67,8 @@ def report(decision: Decision, today: datetime.date) -> Report:
     known = (one for one in decision.placement.going() if one.workload in snapshot.requests)
     counts: Pairs = Pairs((one.workload, one.node) for one in known)
     held = held_by_teams(replace(snapshot, shares=worked.entitlements), counts)
-    return Report(decision.stack, worked, {priority: dict(teams) for priority, teams in held.items()})
+    sizes = {name: size(request) for name, request in snapshot.requests.items()}
+    return Report(decision.stack, worked, {priority: dict(teams) for priority, teams in held.items()}, sizes)
 
 
 def lines(found: Report) -> Iterator[str]:
@@ -62,10 +76,30 @@ def lines(found: Report) -> Iterator[str]:
     yield f"GPUs: {_pool(found, found.worked.models)}"
     if found.worked.entitlements.weights.nodes:
         yield f"as they count: {_worth(found)}"
+    yield from _dominant(found)
     for step in found.worked.steps:
         if step.filled.claims:
             yield ""
             yield from _step(found, step)
+
+
+def _dominant(found: Report) -> Iterator[str]:
+    """`prep: 8 vCPUs of 64 count 2 GPUs`, of those that count by anything but GPUs; those that count most first."""
+    if not found.worked.dominant:
+        return
+    yield "by dominant resource: a replica counts as many GPUs as the largest part of the fleet that it takes, of any resource"
+    same: dict[Dominant, list[str]] = {}
+    for name, one in found.worked.dominant.items():
+        if not found.by_gpus(name):
+            same.setdefault(one, []).append(name)
+    order = sorted(same, key=lambda one: (-one.counts, same[one]))
+    for one in order[:SHOWN]:
+        noun, names = MACHINE[one.resource].of_machines, same[one]
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        part = f"{noun.text(one.takes)} of {noun.amount(one.of)}"
+        yield f"  {', '.join(names[:NAMED])}{more}: {part} count {_gpus(found, one.counts)}"
+    if len(order) > SHOWN:
+        yield f"  and {pluralize(len(order) - SHOWN, 'other size')}"
 
 
 def _step(found: Report, step: Division) -> Iterator[str]:
@@ -80,7 +114,11 @@ def _step(found: Report, step: Division) -> Iterator[str]:
         yield f"  {one.team}: {weight}, asks for {_asks(found, one.wants, _allowed(found, step.priority, one.team))}{floor}"
     for each in step.filled.rounds:
         yield f"  {_round(found, step, each)}"
-    if any(value != step.filled.due[team] for team, value in step.filled.exact.items()):
+    together = sum(step.filled.due.values())
+    if found.worked.dominant:
+        if step.kind == "share" and step.total and found.number(together) != found.number(step.total):
+            yield f"  together {found.number(together)}, the most by these shares: {step.around} is due no more"
+    elif any(value != step.filled.due[team] for team, value in step.filled.exact.items()):
         due = ", ".join(f"{team} {found.number(most)}" for team, most in step.filled.due.items())
         step_of = WHOLE * found.worked.entitlements.weights.step
         whole = "whole GPUs" if step_of == WHOLE * found.one else f"steps of {found.number(step_of)}"
@@ -108,18 +146,19 @@ def _round(found: Report, step: Division, each: Round) -> str:
     unit = WHOLE * found.one if step.kind == "guarantee" else WHOLE if found.stack.past_use else 1
     per = found.number(each.height * unit)
     of = "of each guaranteed GPU" if step.kind == "guarantee" else "for each share"
-    where = f", which is all there is of {_pool(found, each.pools)}" if each.pools else ""
+    where = f", which is all there is of {_held_back(found, each.pools)}" if each.pools else ""
     return f"{per} {of}: {parts}{total}{where}"
 
 
 def _part(found: Report, step: Division, one: Claim, height: Fraction | None) -> str:
     """What a team gets, and why that is not its height times its share."""
     why, exact = "", step.filled.exact[one.team]
-    if height is None or exact < height * one.share:
+    off = Fraction(1) if found.worked.dominant else Fraction(0)  # a linear program knows it in thousandths
+    if height is None or exact < height * one.share - off:
         most = _allowed(found, step.priority, one.team)
         rest = "all that limits allow it" if exact >= most else "all that there is for it"
         why = f" ({'all that it asks for' if exact >= one.wants else rest})"
-    elif exact > height * one.share:
+    elif exact > height * one.share + off:
         why = " (has that already)"
     return f"{one.team} {found.number(exact)}{why}"
 
@@ -131,6 +170,14 @@ def _allowed(found: Report, priority: int, team: str) -> int:
 def _asks(found: Report, wants: int, most: int) -> str:
     """`16`, or `16 (limits allow 14)`: what is due is never more."""
     return f"{found.number(wants)} (limits allow {found.number(most)})" if most < wants else found.number(wants)
+
+
+def _held_back(found: Report, pools: Iterable[str]) -> str:
+    """`8 x H100`; by dominant resource `GPUs and memory`."""
+    if not found.worked.dominant:
+        return _pool(found, pools)
+    places = sorted({int(one.partition(" ")[0]) for one in pools})
+    return " and ".join(MACHINE[place].noun for place in places)
 
 
 def _pool(found: Report, pools: Iterable[str]) -> str:
@@ -198,6 +245,7 @@ def as_json(found: Report) -> dict[str, Any]:
     return (
         past
         | ({"worth": worth, "one": found.one} if found.worked.entitlements.weights.nodes else {})
+        | ({"dominant": _dominants(found)} if found.worked.dominant else {})
         | {
             "gpus": {model: sum(pool[model] for pool in found.worked.models.values()) for model in _models(found)},
             "teams": rows(found),
@@ -227,6 +275,15 @@ def as_json(found: Report) -> dict[str, Any]:
             ],
         }
     )
+
+
+def _dominants(found: Report) -> dict[str, Any]:
+    """By workload what a replica counts, of which resource, how much of that it takes, and how much the fleet has."""
+    return {
+        name: {"resource": MACHINE[one.resource].name, "takes": one.takes, "of": one.of, "counts": one.counts}
+        for name, one in found.worked.dominant.items()
+        if not found.by_gpus(name)
+    }
 
 
 def _models(found: Report) -> list[str]:

@@ -78,8 +78,10 @@ def goal_texts(goals: Iterable[Goal], stack: Stack) -> tuple[GoalText, ...]:
     parts = any(one.each.gpus.count and not one.each.gpus.whole for one in stack.workloads.values())
     models = {name: stack.hardware_of(name).gpus.model for name in stack.nodes if stack.hardware_of(name).gpus.count}
     counted = weights(stack.worth, models)
-    per_due = (WHOLE if parts else 1) * counted.one
-    return tuple(_text(goal, per_due, ", by worth" if counted.nodes else "") for goal in goals)
+    dominant = stack.solve.share_by == "dominant_resource"
+    per_due = (WHOLE if parts or dominant else 1) * counted.one
+    by = ", by dominant resource" if dominant else ", by worth" if counted.nodes else ""
+    return tuple(_text(goal, per_due, by) for goal in goals)
 
 
 def figure(name: str, value: int) -> GoalText:
@@ -87,14 +89,14 @@ def figure(name: str, value: int) -> GoalText:
     return _text(Goal(name=name, value=value, bound=value), 1, "")
 
 
-def _text(goal: Goal, per_due: int, by_worth: str) -> GoalText:
+def _text(goal: Goal, per_due: int, by: str) -> GoalText:
     """`per_due`: so much of a goal about teams is one GPU."""
     milli = goal.name.endswith("_gpu_milli")
     level, name, depth = _parts(goal.name.removesuffix("_gpu_milli") + "_gpus" if milli else goal.name)
     one, several = WORDS.get(name, (goal.name, goal.name))
     per, more = WHOLE if milli and name in WORDS else _OF_PERCENT if name == "kept" else 1, ""
     if name in _OF_TEAMS:
-        per, more = per_due, by_worth
+        per, more = per_due, by
         more += f", of teams inside {'another' if depth == 2 else f'{depth - 1} others'}" if depth > 1 else ""
         level += "" if level in ("", "high") else " or higher"
     return GoalText(one + more, several + more, level, _number(goal.value, per), _number(goal.bound, per))

@@ -27,7 +27,7 @@ from swarm_iac.solver.snapshot.capacity import FreeCapacity
 from swarm_iac.solver.snapshot.layout import RACK
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.tasks import Pairs, Task, by_workload
-from swarm_iac.solver.snapshot.value import size, within
+from swarm_iac.solver.snapshot.value import size, unit_of_due, within
 
 #: Rounds of pricing.
 ROUNDS = {"quick": 15, "normal": 120, "thorough": 400}
@@ -150,7 +150,7 @@ def _admitted(capacity: FreeCapacity, counts: Pairs) -> Pairs:
 def goals(snapshot: Snapshot, counts: Pairs, possible: dict[str, int], bounds: Bounds) -> tuple[Goal, ...]:
     """What was placed by level with its bound, given that the levels above are not worse."""
     placed = by_workload(counts)
-    milli = snapshot.milli
+    milli, of_teams = snapshot.milli, unit_of_due(snapshot)
     found: list[Goal] = []
     above, due = 0, within(snapshot, counts)
     best = within(snapshot, Counter({(name, ""): most for name, most in possible.items()}))
@@ -164,7 +164,7 @@ def goals(snapshot: Snapshot, counts: Pairs, possible: dict[str, int], bounds: B
         ):
             title = f"{level}_share_{depth + 1}" if depth else f"{level}_share"
             known = max(held, min(could, bounds.due.get((PRIORITIES[level], depth), could)))
-            found.append(Goal(name=title, value=held // unit, bound=known // unit))
+            found.append(Goal(name=title, value=held // of_teams, bound=known // of_teams))
         reached = sum(size(request) * placed[request.name] for request in requests)
         counted = sum(size(request) * possible[request.name] for request in requests)
         most = max(reached, bounds.of(PRIORITIES[level], above, counted))

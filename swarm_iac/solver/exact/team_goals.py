@@ -20,12 +20,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from swarm_iac.model.device import WHOLE
 from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.exact.aim import Aim
 from swarm_iac.solver.exact.changes import Keeping
 from swarm_iac.solver.exact.fleet_model import FleetModel, Terms, Values
 from swarm_iac.solver.snapshot.suitability import heaviest
+from swarm_iac.solver.snapshot.value import unit_of_due
 
 #: Of each workload its variables, and what a replica of each counts.
 Vars = Mapping[str, list[tuple[cp_model.IntVar, int]]]
@@ -50,7 +50,7 @@ class TeamGoals:
         snapshot = fleet.task.snapshot
         assert snapshot.shares is not None, "asked only where GPUs are shared by teams"
         self.fleet, self.keeping, self.possible, self.shares = fleet, keeping, possible, snapshot.shares
-        self.unit = 1 if snapshot.milli or self.shares.dominant else WHOLE
+        self.unit = unit_of_due(snapshot)
         homes = {name: [one.node for one in snapshot.running.get(name, ())] for name in snapshot.requests}
         self.lowest = {name: self.shares.least(snapshot.requests[name], nodes) for name, nodes in homes.items()}
         base, counts, requests = fleet.task.base.counts, self.shares.counts, snapshot.requests

@@ -118,7 +118,7 @@ class _Tree:
         return self.due | self._together() if self.filling.network.slack else self.due
 
     def _together(self) -> dict[str, int]:
-        """Of teams around others what those are due together: with several resources it can be less than what the team is due."""
+        """Of teams around others what those are due together: of several resources that can be less than what it was due."""
         found: dict[str, int] = {}
         waiting = [team for team in self.inside if team]
         while waiting:

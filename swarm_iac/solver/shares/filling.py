@@ -125,14 +125,14 @@ class Filling:
     def _rounded(self, claims: Sequence[Claim], exact: dict[str, Fraction], beside: dict[str, int]) -> dict[str, int]:
         due = {team: int(value // self.unit) * self.unit for team, value in exact.items()}
         due |= {one.team: max(due[one.team], one.floor) for one in claims}
-        left = int(sum(exact.values()) // self.unit) * self.unit - sum(due.values())
+        left = 0 if self.network.slack else int(sum(exact.values()) // self.unit) * self.unit - sum(due.values())
         order = sorted(
             (one for one in claims if due[one.team] < exact[one.team]), key=lambda one: due[one.team] - exact[one.team]
         )
         for one in order:
             more = min(self.unit, one.wants - due[one.team])
             asked = _fractions(beside | due | {one.team: due[one.team] + more})
-            if 0 < more <= left and self.network.cut(asked).carried >= sum(asked.values()) - self.network.slack:
+            if 0 < more <= left and self.network.cut(asked).carried >= sum(asked.values()):
                 due[one.team] += more
                 left -= more
         return due

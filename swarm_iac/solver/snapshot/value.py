@@ -103,6 +103,11 @@ def held_by_teams(snapshot: Snapshot, counts: Pairs) -> dict[int, Counter[str]]:
     return {level: shares.held(requests, amounts, level) for level in shares.due}
 
 
+def unit_of_due(snapshot: Snapshot) -> int:
+    """What goals about teams count in: whole GPUs, or thousandths where anything counts less."""
+    return 1 if snapshot.milli or (snapshot.shares and snapshot.shares.dominant) else WHOLE
+
+
 def loads(snapshot: Snapshot) -> dict[str, int]:
     """What one replica of each workload takes of the fleet: ten-thousandths of each resource, added up; at least 1."""
     nodes = snapshot.nodes.values()

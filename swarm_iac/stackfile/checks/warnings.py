@@ -280,7 +280,14 @@ def _exceptions(stack: Stack, today: datetime.date) -> Iterator[tuple[str, str, 
 
 
 def _teams(stack: Stack) -> Iterator[tuple[str, str, str]]:
-    """A limit of a team that a team around it keeps it from reaching."""
+    """A limit of a team that a team around it keeps it from reaching; a way to share where nothing is shared."""
+    if stack.solve.share_by == "dominant_resource":
+        if not stack.fair:
+            words = "has no effect: no team has a `share` or a `guarantee`"
+            yield "solve.share_by", words, "give teams their weights: `teams: {research: {share: 3}, product: {share: 2}}`"
+        elif not any(shape.gpus.count for shape in map(stack.hardware_of, stack.nodes)):
+            words = "has no effect: what teams hold counts in GPUs, and no node has any"
+            yield "solve.share_by", words, "leave it out; priorities and limits decide"
     for name, team in stack.teams.items():
         around = [(one, stack.limits.of_team(one, stack.teams[one])) for one in stack.line_of(name)[1:]]
         for key, limit in team.limits.given().items():

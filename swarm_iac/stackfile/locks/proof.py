@@ -146,7 +146,8 @@ def _shares(stack: Stack) -> list[object]:
     worth = [[(model, int(value)) for model, value in sorted(stack.worth.items())]] if stack.worth else []
     past = stack.past_use
     use = [["past_use", *sorted((team, int(hours)) for team, hours in past.gpu_hours.items())]] if past else []
-    return [stack.solve.reclaim, *teams, *worth, *use]
+    by = [stack.solve.share_by] if stack.solve.share_by != "gpus" else []
+    return [stack.solve.reclaim, *teams, *worth, *use, *by]
 
 
 def pending_again(placement: Placement, proof: Proof | None, problem: dict[str, str]) -> tuple[str, ...]:

@@ -116,6 +116,9 @@ _KEYS: dict[str, dict[str, str]] = {
         "warn warning": "the warning is the stop signal, so long before the limit: `stop: {signal: USR1, grace: 10 min}`",
         "signal grace": "`stop: {signal: USR1, grace: 10 min}` says how it is asked to end",
     },
+    "solve": {
+        "drf dominant dominantresource fairness maxtres priorityflags": "`share_by: dominant_resource` counts more than GPUs",
+    },
     "teams.*": {
         "members member accounts people user": _USERS,
         "weight fairshare shares": "`share: 3` is its weight beside the others",
