@@ -13,7 +13,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
 from tests.benchmarks.fleets.case import Case, judged, solved
 from tests.benchmarks.fleets.checker import broken
-from tests.benchmarks.fleets.draw_where import BALANCED, FIRST, LINKED, WORTH, more
+from tests.benchmarks.fleets.draw_where import BALANCED, FIRST, LINKED, DOMINANT, WORTH, more
 from tests.benchmarks.fleets.draw_workloads import filled
 from tests.benchmarks.fleets.edits import edited
 from tests.benchmarks.fleets.free import Free
@@ -340,6 +340,12 @@ def test_some_drawn_fleets_have_models_that_count_more_and_older_seeds_stay_as_t
     worth = [more(filled(seed, 10), seed).data.get("worth") for seed in range(WORTH, WORTH + 40)]
     assert any(one and len(set(one.values())) > 1 for one in worth) and not all(worth)
     assert not any("worth" in more(filled(seed, 10), seed).data for seed in range(WORTH - 40, WORTH))
+
+
+def test_some_drawn_fleets_share_by_dominant_resource_and_older_seeds_stay_as_they_were() -> None:
+    by = [more(filled(seed, 10), seed).data["solve"].get("share_by") for seed in range(DOMINANT, DOMINANT + 40)]
+    assert any(by) and not all(by)
+    assert not any("share_by" in more(filled(seed, 10), seed).data["solve"] for seed in range(DOMINANT - 40, DOMINANT))
 
 
 def test_moves_are_told_and_within_the_budget() -> None:

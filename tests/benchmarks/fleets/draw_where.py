@@ -2,8 +2,8 @@
 compared, drawn from streams of their own: all else stays as it was drawn.
 
 Fleets of seeds below FIRST, of links below LINKED, of `balance` below BALANCED, of GPU models that count more for a team
-below WORTH, of `prefer_with` below COMPANY, and of `only_with` below BOUND, stay as they were: some are kept for what was
-answered wrong on them.
+below WORTH, of `prefer_with` below COMPANY, of `only_with` below BOUND, and of shares by dominant resource below DOMINANT, stay as
+they were: some are kept for what was answered wrong on them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from tests.benchmarks.fleets.draw import chance, read_shape, weighted
 from tests.benchmarks.fleets.draw_workloads import gpus_of, within_numa
 from tests.benchmarks.fleets.written import Data, Drawn
 
-FIRST, LINKED, BALANCED, WORTH, COMPANY, BOUND = 200_000, 400_000, 450_000, 800_000, 900_000, 1_000_000
+FIRST, LINKED, BALANCED, WORTH = 200_000, 400_000, 450_000, 800_000
+COMPANY, BOUND, DOMINANT = 900_000, 1_000_000, 1_100_000
 #: How often a fleet has a feature.
 SITES, TAINTS, FIRM, AWAY, LINKS, EVEN = 0.3, 0.3, 0.3, 0.3, 0.6, 0.7
 _TAINTS: tuple[Data, ...] = ({"dedicated": "a"}, {"dedicated": "b"}, {"fan": "broken"}, {"dedicated": "a", "fan": "broken"})
@@ -50,7 +51,14 @@ def more(drawn: Drawn, seed: int) -> Drawn:
     _even(random.Random(f"balance {seed}"), data, seed)
     _worth(random.Random(f"worth {seed}"), data, seed)
     _company(random.Random(f"company {seed}"), drawn, seed)
+    if seed >= DOMINANT and chance(random.Random(f"dominant {seed}"), 0.6) and shares_gpus(data):
+        data["solve"]["share_by"] = "dominant_resource"
     return drawn
+
+
+def shares_gpus(data: Data) -> bool:
+    """Has any team a share?"""
+    return any("share" in team for team in data["teams"].values())
 
 
 def _company(rng: random.Random, drawn: Drawn, seed: int) -> None:
@@ -64,7 +72,7 @@ def _company(rng: random.Random, drawn: Drawn, seed: int) -> None:
 
 def _worth(rng: random.Random, data: Data, seed: int) -> None:
     """What a GPU of each model counts of what teams are due; of some models nothing is said."""
-    if seed < WORTH or not any("share" in team for team in data["teams"].values()):
+    if seed < WORTH or not shares_gpus(data):
         return
     models = sorted({str(shape["gpus"]).partition(" x ")[2] for shape in data["hardware"].values() if "gpus" in shape} - {""})
     worth = {model: rng.choice([1, 1.5, 2, 3]) for model in models if chance(rng, 0.8)}
