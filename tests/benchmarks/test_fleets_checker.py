@@ -13,7 +13,7 @@ from swarm_iac.model.stack import Stack
 from swarm_iac.solver import solve
 from tests.benchmarks.fleets.case import Case, judged, solved
 from tests.benchmarks.fleets.checker import broken
-from tests.benchmarks.fleets.draw_where import BALANCED, FIRST, LINKED, DOMINANT, WORTH, more
+from tests.benchmarks.fleets.draw_where import BALANCED, DOMINANT, FIRST, LINKED, WORTH, more
 from tests.benchmarks.fleets.draw_workloads import filled
 from tests.benchmarks.fleets.edits import edited
 from tests.benchmarks.fleets.free import Free

@@ -87,6 +87,7 @@ class TeamsBeside:
             if held[team] + least <= due[team] and lent:
                 rest, over = due[team] - held[team], sum(held[other] - due[other] for other in lent)
                 much = "the rest" if over >= rest else f"{_count(snapshot, over)} of the rest"
+                much = "what it lacks" if snapshot.shares.dominant else much  # of different resources there is no sum
                 text = f"{text}; {much} is lent to {_others(snapshot, lent, held, due)}"
                 if not any(there[other] for other in lent):  # nothing of it runs yet
                     return (Reason(rule=RULE, text=text, path=_path(snapshot, team)),)

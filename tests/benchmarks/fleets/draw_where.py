@@ -51,12 +51,16 @@ def more(drawn: Drawn, seed: int) -> Drawn:
     _even(random.Random(f"balance {seed}"), data, seed)
     _worth(random.Random(f"worth {seed}"), data, seed)
     _company(random.Random(f"company {seed}"), drawn, seed)
-    if seed >= DOMINANT and chance(random.Random(f"dominant {seed}"), 0.6) and shares_gpus(data):
-        data["solve"]["share_by"] = "dominant_resource"
+    _dominant(random.Random(f"dominant {seed}"), data, seed)
     return drawn
 
 
-def shares_gpus(data: Data) -> bool:
+def _dominant(rng: random.Random, data: Data, seed: int) -> None:
+    if seed >= DOMINANT and chance(rng, 0.6) and _fair(data):
+        data["solve"]["share_by"] = "dominant_resource"
+
+
+def _fair(data: Data) -> bool:
     """Has any team a share?"""
     return any("share" in team for team in data["teams"].values())
 
@@ -72,7 +76,7 @@ def _company(rng: random.Random, drawn: Drawn, seed: int) -> None:
 
 def _worth(rng: random.Random, data: Data, seed: int) -> None:
     """What a GPU of each model counts of what teams are due; of some models nothing is said."""
-    if seed < WORTH or not shares_gpus(data):
+    if seed < WORTH or not _fair(data):
         return
     models = sorted({str(shape["gpus"]).partition(" x ")[2] for shape in data["hardware"].values() if "gpus" in shape} - {""})
     worth = {model: rng.choice([1, 1.5, 2, 3]) for model in models if chance(rng, 0.8)}
