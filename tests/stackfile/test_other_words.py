@@ -25,6 +25,7 @@ STACK: dict[str, Any] = {
 PLACES = (
     "",
     "limits",
+    "solve",
     "teams.x",
     "hardware.x",
     "nodes.x",

@@ -19,7 +19,7 @@ from typing import Protocol
 from swarm_iac.solver.shares.network import Cut
 
 
-class Network(Protocol):
+class Feasible(Protocol):
     """What teams can have together."""
 
     #: So much less than what is asked for is as good as all of it: 0 where the cuts are exact.
@@ -67,7 +67,7 @@ class Divided:
 class Filling:
     """Fills for teams beside others that have what they are due."""
 
-    def __init__(self, network: Network, unit: int) -> None:
+    def __init__(self, network: Feasible, unit: int) -> None:
         self.network, self.unit = network, unit
 
     def fill(self, claims: Sequence[Claim], beside: dict[str, int], total: int | None) -> Divided:

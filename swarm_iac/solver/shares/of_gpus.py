@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from swarm_iac.model.device import WHOLE
 from swarm_iac.model.gpus.worth import Weights
-from swarm_iac.solver.shares.filling import Network
+from swarm_iac.solver.shares.filling import Feasible
 from swarm_iac.solver.shares.network import FlowNetwork, GpuDemand, Supply, allowed
 from swarm_iac.solver.shares.pools import Pools, model_of, only_stays, pools_of
 from swarm_iac.solver.snapshot.layout import ALL_GPUS, GPUS
@@ -20,7 +20,7 @@ from swarm_iac.solver.snapshot.value import size
 class Asked:
     """What is asked for of a priority and those above, and what teams can have of it together."""
 
-    network: Network
+    network: Feasible
     wants: Mapping[str, int]  # by team
     allowed: Mapping[str, int]  # the same, no more of it than limits let the team have
 
