@@ -129,11 +129,11 @@ otherwise. `swarm shares` shows the arithmetic. GPUs alone are shared so; everyt
 
 **By dominant resource.** With `solve: {share_by: dominant_resource}` that is so for everything that machines have. A replica
 counts as many GPUs as the largest part of the fleet that it takes, of any resource: one with a tenth of the memory counts as a
-tenth of the GPUs (dominant resource fairness), and never less than its GPUs, by `worth` if there is any. What a team holds is the
-sum of its replicas, so work without GPUs counts as well, and with `reclaim` it may be called back. Each team is due the same for
-its share, until something that it needs is used up; `swarm shares` says what that is. `guarantee` counts in the same way, and
-limits are what they were. Teams inside one may be due less together than that one alone could have: then it is due no more than they.
-Examples: examples/33-shares-by-dominant-resource.
+tenth of the GPUs (dominant resource fairness), and never less than its GPUs, by `worth` if there is any. What a team holds is
+the sum of its replicas, so work without GPUs counts as well, and with `reclaim` it may be called back. Each team is due the
+same for its share, until something that it needs is used up; `swarm shares` says what that is. `guarantee` counts in the same
+way, and limits are what they were. Teams inside one may be due less together than that one alone could have: then it is due no
+more than they.
 """
 
 RACKS = """\

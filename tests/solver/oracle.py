@@ -194,6 +194,15 @@ def _of_outer(snapshot: Snapshot, held: Counter[str]) -> Counter[str]:
     return Counter({team: held[team] for line in snapshot.shares.lines.values() for team in line[:-1]})
 
 
+def _for_those_around(snapshot: Snapshot, held: Counter[str], ran: Counter[str], due: Mapping[str, int]) -> Counter[str]:
+    assert snapshot.shares is not None
+    lines, found = {*snapshot.shares.lines.values()}, Counter(held)
+    for outer in {team for line in lines for team in line[:-1]}:
+        leaves = {line[-1] for line in lines if outer in line[:-1]}
+        found[outer] = sum(min(held[leaf], max(due[leaf], ran[leaf])) for leaf in leaves)
+    return found
+
+
 def _of_shares(
     snapshot: Snapshot, placed: Counter[str], counted: Counter[str], level: int, stays: Counter[str]
 ) -> tuple[list[int], list[int]]:
@@ -218,6 +227,8 @@ def _of_shares(
         if one.priority >= level and shared_by_teams(snapshot, one)
     )
     depths = [{line[d] for line in lines.values() if len(line) > d} for d in range(max(map(len, lines.values())))]
+    if snapshot.stack.solve.reclaim:  # what a team holds beyond what it is due and had calls nobody back for those around it
+        held = _for_those_around(snapshot, held, did, due)
     within, kept, stay = ([sum(min(has[team], due[team]) for team in teams) for teams in depths] for has in (held, ran, may))
     kept = [*stay, *kept] if leaves else kept
     bare = [one.name for one in snapshot.requests.values() if one.priority == level and not shared_by_teams(snapshot, one)]

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from swarm_iac.solver.backend.cpsat import cp_model
 from swarm_iac.solver.exact.aim import Aim
@@ -117,7 +118,7 @@ class TeamGoals:
     def within(self, level: str, priority: int) -> list[Aim]:
         """Of all that is placed."""
         known = priority in self.shares.due
-        return self._at_each_depth(f"{level}_share", self.all, priority, self.all) if known else []
+        return self._at_each_depth(f"{level}_share", self.all, priority, self.all, capped=True) if known else []
 
     def _possible(self, workload: str) -> int:
         snapshot = self.fleet.task.snapshot
@@ -130,13 +131,17 @@ class TeamGoals:
         ran = self.fixed[workload] + self.fleet.task.running[workload]
         return min(ran, self.possible[workload]) * self.lowest[workload]
 
-    def _at_each_depth(self, name: str, counting: _Counting, priority: int, around: _Counting) -> list[Aim]:
+    def _at_each_depth(
+        self, name: str, counting: _Counting, priority: int, around: _Counting, *, capped: bool = False
+    ) -> list[Aim]:
         """Teams inside one other hold no more than it does; where they are due no more either, its goal bounds theirs."""
         found: list[Aim] = []
         due = self.shares.due[priority]
         for depth in range(self.shares.depth):
             most = {team: due[team] for team in self.shares.at(depth)}
-            aim = self._aim(f"{name}_{depth + 1}" if depth else name, most, counting, priority, around)
+            title = f"{name}_{depth + 1}" if depth else name
+            tops = self.shares.tops.get(priority, {}) if capped else {}
+            aim = self._aim(title, most, counting, priority, around, tops)
             found.append(replace(aim, inside=found[-1].name) if depth and self.shares.divided(depth, priority) else aim)
         return found
 
@@ -148,10 +153,19 @@ class TeamGoals:
                     found[team] += count(name)
         return found
 
-    def _aim(self, name: str, most: Mapping[str, int], counting: _Counting, priority: int, around: _Counting) -> Aim:
+    def _aim(
+        self,
+        name: str,
+        most: Mapping[str, int],
+        counting: _Counting,
+        priority: int,
+        around: _Counting,
+        tops: Mapping[str, int] = MappingProxyType({}),
+    ) -> Aim:
         """Σ_t min(most_t, fixed_t + Σ_w,n counts_w,n · variable_w,n), in whole GPUs where nobody asks for parts.
 
-        `around`: what counts for teams around others, up to as much as `counting` could be.
+        `around`: what counts for teams around others, up to as much as `counting` could be. `tops`: of innermost teams, what of
+        them counts for those at most.
         """
         requests = self.fleet.task.snapshot.requests
         outer = self.shares.around.intersection(most) if around is not counting else frozenset[str]()
@@ -166,6 +180,8 @@ class TeamGoals:
                             terms[team] += [(var, amount // self.unit) for var, amount in found]
         fixed = [self._by_team(table.fixed.__getitem__, priority) for table in tables]
         could = [self._by_team(table.could, priority) for table in tables]
+        if tops and not outer:
+            self._cap(name, self.shares.around.intersection(most), tops, terms, fixed[0], could[0])
         value: Terms = []
         constant = best = 0
         for team, amount in most.items():
@@ -182,6 +198,30 @@ class TeamGoals:
             if requests[w].priority >= priority and self.shares.shared(requests[w])
         )  # fmt: skip
         return Aim(name, value, constant, 1, constant + best, counts=counts, due=True)
+
+    def _cap(
+        self,
+        name: str,
+        outer: frozenset[str],
+        tops: Mapping[str, int],
+        terms: dict[str, Terms],
+        fixed: Counter[str],
+        could: Counter[str],
+    ) -> None:
+        """Of teams around others: what counts for them, of each innermost team inside no more than its top."""
+        inside = {line[-1]: line for line in sorted({*self.shares.lines.values()}) if not outer.isdisjoint(line)}
+        for team in outer:
+            terms[team] = []
+            fixed[team] = could[team] = 0
+        for leaf, line in inside.items():
+            has, counts = min(fixed[leaf], tops[leaf]), terms[leaf]
+            if could[leaf] > tops[leaf]:
+                left = tops[leaf] // self.unit - has // self.unit
+                counts = [(self._least(f"{name}[{leaf}]", left, counts), 1)] if counts and left else []
+            for team in outer.intersection(line):
+                terms[team] += counts
+                fixed[team] += has
+                could[team] += min(could[leaf], tops[leaf])
 
     def _least(self, name: str, most: int, terms: Terms) -> cp_model.IntVar:
         """min(most, Σ coefficient · variable)"""

@@ -2,6 +2,9 @@
 
     within_d(p) = Σ_{t at depth d} min(held_t(p), due_t(p))       held_t(p): GPUs of t of the priority p and above
 
+What may be called back is called back for what somebody is due: so with `solve.reclaim` a team around others holds there
+Σ min(held_l(p), top_l(p)) of the innermost teams l inside it, with top_l(p) = max(due_l(p), what of l ran).
+
 All amounts are thousandths of GPUs; where the stack says what models are worth, times `weights.one`, and a GPU on a node
 counts `weights.of(node)` of them: held_t(p) = Σ weight_n · GPUs on n. With `solve.share_by: dominant_resource` a replica counts
 no less than `dominant` of its workload, on any node.
@@ -33,6 +36,8 @@ class Entitlements:
     weights: Weights = field(default_factory=lambda: Weights({}))
     #: By workload, what a replica counts by what it takes the largest part of, GPUs aside; empty: GPUs alone count.
     dominant: Mapping[str, int] = field(default_factory=dict)
+    #: By priority, of each innermost team inside another one, what counts for those around it at most; empty: all of it.
+    tops: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def depth(self) -> int:
@@ -79,8 +84,19 @@ class Entitlements:
 
     def within(self, held: Mapping[str, int], priority: int) -> tuple[int, ...]:
         """How much of that is due, at each depth."""
-        due = self.due[priority]
-        return tuple(sum(min(held.get(team, 0), due[team]) for team in self.at(depth)) for depth in range(self.depth))
+        due, counts = self.due[priority], self.for_others(held, priority)
+        return tuple(sum(min(counts.get(team, 0), due[team]) for team in self.at(depth)) for depth in range(self.depth))
+
+    def for_others(self, held: Mapping[str, int], priority: int) -> Mapping[str, int]:
+        """The same amounts by team, and of teams around others no more than counts for them."""
+        tops = self.tops.get(priority)
+        if not tops:
+            return held
+        found = {team: amount for team, amount in held.items() if team not in self.around}
+        for line in {line for line in self.lines.values() if len(line) > 1}:
+            for team in line[:-1]:
+                found[team] = found.get(team, 0) + min(held.get(line[-1], 0), tops[line[-1]])
+        return found
 
     def lends(self, held: Mapping[str, int], priority: int, lender: str, borrower: str, size: int) -> bool:
         """Is the user `lender` of a team with less than its due, and `borrower`, of the same priority, of one with more?

@@ -266,7 +266,7 @@ def _called_back(stack: Stack, before: dict[str, Allocation], now: Placement, na
         node = stack.nodes.get(was.node) if was else None
         return was is None or node is None or node.state not in ("ready", "cordon") or size_of(was)[0] < size_of(a)[0]
 
-    others = (stack.workloads[a.workload] for a in now.allocations if a.gpus and came(a))
+    others = (stack.workloads[a.workload] for a in now.allocations if (a.gpus or stack.solve.share_by != "gpus") and came(a))
     mine = (one for one in others if one.priority == workload.priority)
     return stack.fair and stack.solve.reclaim and any(stack.teams_of(one.user) != stack.teams_of(workload.user) for one in mine)
 
