@@ -125,3 +125,19 @@ workloads:
         "speech": (8_000, 8_000, 7_000),
         "product": (4_000, 4_000, 4_000),
     }
+
+
+def test_the_data_adds_up_by_dominant_resource() -> None:
+    """What each replica counts follows from what it takes, and what teams hold is the sum of that."""
+    stack = ROOT / "examples" / "33-shares-by-dominant-resource" / "stack.yaml"
+    found = json.loads(swarm("shares", str(stack), "--json", at=ROOT).out)
+    assert {name: (one["resource"], one["counts"]) for name, one in found["dominant"].items()} == {
+        "index": ("memory", 2000),
+        "tokenize": ("vcpus", 500),
+    }
+    assert all(one["counts"] * one["of"] == 16_000 * one["takes"] for one in found["dominant"].values())
+    teams = {one["team"]: one for one in found["teams"]}
+    assert {name: (one["asks"], one["due"], one["holds"]) for name, one in teams.items()} == {
+        "data": (20_000, 12_000, 2 * 2000 + 16 * 500),
+        "vision": (16_000, 12_000, 12 * 1000),
+    }

@@ -172,6 +172,7 @@ def changes(seed: int) -> tuple[Stack, Stack]:
         teams[name] = {"users": [f"u{i}"], "share": rng.randint(1, 4)}
         teams[name] |= {"parent": rng.choice(names[:i])} if i and rng.random() < 0.25 else {}
         teams[name] |= {"guarantee": {"gpus": rng.randint(1, 2)}} if rng.random() < 0.2 else {}
+        teams[name] |= {"limits": {"gpus": rng.randint(1, 3)}} if rng.random() < 0.3 else {}
 
     def request() -> dict[str, Any]:
         each = {
