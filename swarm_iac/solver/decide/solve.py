@@ -120,7 +120,8 @@ def unexplained(
     snapshot = without_slack(whole)
     classified = classify(snapshot)
     most = possible(snapshot, watch.ended)
-    snapshot = shared(snapshot, most)
+    with listening() as of_shares:
+        snapshot = shared(snapshot, most)
     whole = replace(whole, shares=snapshot.shares)
     large = scale.large(snapshot)
 
@@ -143,8 +144,8 @@ def unexplained(
                 found = settled(decided.solution)
             except Exception as error:
                 other = otherwise(error)
-                return replace(other, solution=with_failures(other.solution, [*before, *these]))
-        bounded, further, failures = decided.bounded, decided.further, [*before, *these]
+                return replace(other, solution=with_failures(other.solution, [*of_shares, *before, *these]))
+        bounded, further, failures = decided.bounded, decided.further, [*of_shares, *before, *these]
 
         def proven(times: int) -> Solution:
             assert bounded is not None, "asked only where bounds are not known"

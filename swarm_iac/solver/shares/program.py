@@ -60,7 +60,7 @@ class SharesProgram:
         least = {team: self.lp.row(least=float(floor - self.slack) / self.one) for team, floor in self.floors.items() if floor}
         self.resources: dict[int, tuple[str, int]] = {}
         of_pool: dict[tuple[str, int], int] = {}
-        of_scope = {key: self.lp.row(most=1.0) for key in capacities.limits}
+        of_scope = {key: self.lp.row(most=1.0 if limit else 0.0) for key, limit in capacities.limits.items()}
         for demand, replicas in demands.items():
             asks = self.lp.row(most=float(replicas))
             for pool, counts in demand.counts:
@@ -92,7 +92,8 @@ class SharesProgram:
                 self.lp.limit(self.rows[line[-1]], most=self.floors[line[-1]] / self.one)
         found = self.lp.solve()
         if found is None:
-            raise ArithmeticError("no engine solves what teams are due")
+            # Each engine that failed is in the proof. Then nobody is held back: a goal that is too high, and no broken rule.
+            return Cut(sum(asked.values(), Fraction(0)), {}, Fraction(0), frozenset())
         prices = {team: min(1.0, max(0.0, found.prices[self.rows[team]])) for team in asked if team in self.rows}
         weights = {team: Fraction(1 - price) for team, price in prices.items() if price < 1 - TINY}
         most = found.value - sum(price * float(asked[team]) / self.one for team, price in prices.items())
