@@ -43,3 +43,17 @@ def test_what_a_higher_priority_takes_is_preempted_and_not_called_back() -> None
     jobs = JOBS | {"see": JOBS["see"] | {"priority": "high", "replicas": 1}}
     stack = stack_of({"a": {}}, jobs, teams=TEAMS, solve={"reclaim": True})
     assert list(why_stopped(stack, before, solve(stack, before).placement).values()) == ["preempted by see"]
+
+
+def test_work_without_gpus_that_is_called_back_names_both_teams() -> None:
+    """By dominant resource: what they hold is a sum of different things, which `swarm shares` shows."""
+    jobs = {
+        "see": JOBS["see"] | {"each": {"gpus": 1, "vcpus": 16}},
+        "read": {"user": "cy", "replicas": 8, "each": {"vcpus": 16}},
+    }
+    rest: dict[str, Any] = {"teams": TEAMS, "solve": {"reclaim": True, "share_by": "dominant_resource"}}
+    before = solve(stack_of({"a": {}}, {"read": jobs["read"]}, **rest)).placement
+    stack = stack_of({"a": {}}, jobs, **rest)
+    assert {*why_stopped(stack, before, solve(stack, before).placement).values()} == {
+        "called back from team text for see of team vision"
+    }
