@@ -218,7 +218,9 @@ def check_stops(seed: int) -> None:
                 break
 
 
-@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(8, 800), marks=pytest.mark.slow)], ids=["some", "thousands"])
+@pytest.mark.parametrize(
+    "seeds", [(*range(6), 312, 328), pytest.param(range(800), marks=pytest.mark.slow)], ids=["some", "thousands"]
+)
 def test_nothing_is_stopped_that_its_team_has_a_right_to(seeds: range) -> None:
     for seed in seeds:
         check_stops(seed)
@@ -269,6 +271,29 @@ def test_work_without_gpus_is_called_back() -> None:
         "lent to team second, which held 9 GPUs by dominant resource and is due 6: called back for team first (6, due 6)"
     )
     assert stops_are_due(of_the_paper(reclaim=True), last, called.placement) == ()
+
+
+def test_what_a_team_is_lent_calls_nobody_back_for_the_one_around_it() -> None:
+    """t1 runs two and is due less; dept, which may have two replicas, is due more than it has. One gives way to t0, which has
+    nothing, and not to a larger one of t1: that would have brought dept closer to its due, and t0 nothing.
+    """
+    teams = {
+        "dept": {"share": 1, "limits": {"replicas": 2}},
+        "t0": {"users": ["ada"], "parent": "dept", "share": 3},
+        "t1": {"users": ["bo"], "parent": "dept", "share": 1},
+    }
+    runs: dict[str, Any] = {"runs": {"user": "bo", "replicas": 2, "each": {"gpus": 1, "vcpus": 6, "memory": "30 GB"}}}
+    more: dict[str, Any] = {
+        "small": {"user": "ada", "replicas": 3, "each": {"gpus": 2, "vcpus": 6, "memory": "1 GB"}},
+        "large": {"user": "bo", "replicas": 3, "each": {"gpus": 2, "vcpus": 10, "memory": "8 GB"}},
+    }
+    nodes: dict[str, Any] = {"n0": {"hardware": "a"}, "n1": {"hardware": "a"}}
+    rest: dict[str, Any] = {"hardware": HARDWARE, "teams": teams, "solve": {"reclaim": True, "share_by": "dominant_resource"}}
+    last = solve(stack_of(nodes, runs, **rest)).placement
+    now = stack_of(nodes, runs | more, **rest)
+    solution = solve(now, last)
+    assert by_name(solution) == {"runs": 1, "small": 1}
+    assert stops_are_due(now, last, solution.placement) == ()
 
 
 @pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 3000), marks=pytest.mark.slow)], ids=["some", "thousands"])
