@@ -167,6 +167,10 @@ _VALUES: dict[frozenset[str], dict[str, str]] = {
         "normal": "medium default standard middle regular",
         "low": "besteffort lowest idle background preemptible spot scavenger min",
     },
+    frozenset({"gpus", "dominant_resource"}): {
+        "dominant_resource": "drf dominantshare dominantresourcefairness maxtres all everything",
+        "gpus": "tres cards devices",
+    },
 }
 _STATES = {
     "a machine that is off for sure is `lost`; `drain` moves its work away first": (
