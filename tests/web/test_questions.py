@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import shutil
 import time
 from pathlib import Path
@@ -10,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from swarm_iac.web import questions, views
+from swarm_iac.web.application import _templates
 from swarm_iac.web.live import Live
 from swarm_iac.web.past import _blocks, _changes
 from swarm_iac.web.questions import WAITING, CommandAnswer, Questions, run, understood
+from tests.cli.typed import ROOT, swarm
 
 
 def test_what_a_command_says_is_understood() -> None:
@@ -120,3 +124,18 @@ def test_no_file_of_the_repository_is_run_as_a_module(lab: Path, tmp_path: Path)
         found = asyncio.run(run(folder, words, 60, module))
         assert found.document and not found.error
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("example", ["13-fair-shares", "21-gpus-that-count-more", "33-shares-by-dominant-resource"])
+def test_shares_on_screen_are_those_that_the_command_prints(example: str, tmp_path: Path) -> None:
+    """Each figure of its table, whatever GPUs count as."""
+    text = (ROOT / "examples" / example / "stack.yaml").read_text()
+    stack = str(tmp_path / "stack.yaml")
+    Path(stack).write_text(text.replace("worth: {H100: 2, L40S: 1}", "worth: {H100: 1.5}"))
+    answer = CommandAnswer(document=json.loads(swarm("shares", stack, "--json", at=ROOT).out))
+    template = _templates().get_template("shares.html")
+    page = "".join(template.blocks["content"](template.new_context({"answer": answer, "awaited": str})))
+    on_screen = [re.sub("<[^>]*>", " ", row).split() for row in page.split("<tr>")[2:]]
+    printed = [row.split() for row in swarm("shares", stack, at=ROOT).out.partition("───\n")[2].splitlines() if row.strip()]
+    assert len(printed) > 1 and [["-" if cell == "0" else cell for cell in row] for row in on_screen] == printed
+    assert ("dominant resource" in page) == ("dominant" in example)
