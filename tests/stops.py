@@ -149,8 +149,8 @@ class _Change:
         if self.stack.solve.share_by == "gpus":
             return own
         gpus = 1000 * sum(shape.gpus.count for shape in fleet)
-        rows = [row for row in RESOURCES if row.capacity and row.name != "gpus" and not row.part_of]
-        parts = [(row.demand(workload), sum(row.capacity.amount(shape) for shape in fleet)) for row in rows if row.capacity]
+        rows = [(row, row.capacity) for row in RESOURCES if row.capacity and row.name != "gpus" and not row.part_of]
+        parts = [(row.demand(workload), sum(has.amount(shape) for shape in fleet)) for row, has in rows]
         return max([own, *(-(-takes * gpus // there) for takes, there in parts if there)])
 
     def _wants(self, team: str, level: int) -> int:

@@ -127,13 +127,11 @@ def _counted(snapshot: Snapshot, counts: Mapping[tuple[str, str], int]) -> Count
 
 
 def counts_on(snapshot: Snapshot, name: str, node: str) -> int:
-    """One replica: its GPUs, as they weigh there; with `share_by: dominant_resource` no less than the part of the fleet that it takes
-    of anything else, as so many GPUs.
+    """One replica: its GPUs, as they weigh there; by dominant resource no less than the part of the fleet that it takes of
+    anything else, as so many GPUs.
     """
-    request, found = (
-        snapshot.requests[name],
-        [snapshot.requests[name].gpus * snapshot.requests[name].share * _weight(snapshot, node)],
-    )
+    request = snapshot.requests[name]
+    found = [request.gpus * request.share * _weight(snapshot, node)]
     if snapshot.stack.solve.share_by == "dominant_resource":
         gpus = sum(WHOLE * _weight(snapshot, host.name) * host.capacity[GPUS] for host in snapshot.nodes.values())
         for i, row in enumerate(MACHINE):
