@@ -10,7 +10,7 @@ from swarm_iac.units import GpuCount
 
 
 def called_back(stack: Stack, before: Placement, after: Placement, one: Allocation, names: tuple[str, ...]) -> str:
-    """From which team a replica is called back, and for which; where GPUs alone are shared, with those of both before and after.
+    """From which team a replica is called back, and for which; where GPUs alone are shared, with those of both then and now.
     Empty where it is not called back.
 
     What ran on a node that is gone, lost or drained is held by nobody until it has another place.
