@@ -192,6 +192,13 @@ def _of_outer(snapshot: Snapshot, held: Counter[str]) -> Counter[str]:
     return Counter({team: held[team] for line in snapshot.shares.lines.values() for team in line[:-1]})
 
 
+def _could(snapshot: Snapshot) -> dict[str, int]:
+    """What `possible` says, worked out once."""
+    known: dict[str, int] = snapshot.known(_could)
+    known.update({} if known else possible(snapshot))
+    return known
+
+
 def _for_those_around(snapshot: Snapshot, held: Counter[str], ran: Counter[str], due: Mapping[str, int]) -> Counter[str]:
     assert snapshot.shares is not None
     lines, found = {*snapshot.shares.lines.values()}, Counter(held)
@@ -212,11 +219,10 @@ def _of_shares(
     least = {n: _lowest(snapshot, n) for n in snapshot.requests}
     ran = _held(snapshot, {n: least[n] * min(len(snapshot.running.get(n, ())), placed[n]) for n in least}, level)
     may = _held(snapshot, {n: least[n] * min(stays[n], placed[n]) for n in least}, level)
-    # What is lent inside a team may be called back inside it: what is new counts for it, up to what ran and what may stay.
-    new, did = (
-        _of_outer(snapshot, held),
-        _held(snapshot, {n: least[n] * len(snapshot.running.get(n, ())) for n in least}, level),
-    )
+    # What is lent inside a team may be called back inside it: what is new counts for it, up to what ran and still could, and
+    # what may stay.
+    could, new = _could(snapshot), _of_outer(snapshot, held)
+    did = _held(snapshot, {n: least[n] * min(could[n], len(snapshot.running.get(n, ()))) for n in least}, level)
     ran |= new & did
     may |= new & _held(snapshot, {n: least[n] * stays[n] for n in least}, level)
     leaves = any(

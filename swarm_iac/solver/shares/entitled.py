@@ -76,15 +76,15 @@ def entitled(snapshot: Snapshot, possible: Mapping[str, int]) -> Worked:
         steps += tree.steps
     counts = {name: one.counts for name, one in largest.items()}
     entitlements = Entitlements(lines, due, guarantees, stack.solve.reclaim, counted, counts)
-    entitlements = replace(entitlements, tops=_tops(snapshot, entitlements)) if stack.solve.reclaim else entitlements
+    entitlements = replace(entitlements, tops=_tops(snapshot, entitlements, possible)) if stack.solve.reclaim else entitlements
     return Worked(entitlements, tuple(steps), sums.models, wants, within, largest)
 
 
-def _tops(snapshot: Snapshot, shares: Entitlements) -> dict[int, dict[str, int]]:
-    """Of the innermost teams inside others, what they are due, or what of them ran if that is more."""
+def _tops(snapshot: Snapshot, shares: Entitlements, possible: Mapping[str, int]) -> dict[int, dict[str, int]]:
+    """Of the innermost teams inside others, what they are due, or what of them ran and still could if that is more."""
     inside = {line[-1] for line in shares.lines.values() if len(line) > 1}
     ran = {
-        name: shares.least(snapshot.requests[name], (one.node for one in ones)) * len(ones)
+        name: shares.least(snapshot.requests[name], (one.node for one in ones)) * min(possible[name], len(ones))
         for name, ones in snapshot.running.items()
     }
     had = {priority: shares.held(snapshot.requests, ran, priority) for priority in shares.due if inside}
