@@ -11,7 +11,8 @@ the least of the nodes on which the workload runs.
 
 Of a team around others, what is new counts as well in stay_t and ran_t, up to what could stay and what ran: one inside it
 calls back what another one inside it was lent, and the team around both has lost nothing. In `guaranteed` so with
-`solve.reclaim` alone.
+`solve.reclaim` alone. And with that, what it holds in `LEVEL_share` is of each innermost team inside it no more than its top
+(`Entitlements.tops`): what is lent calls nobody back.
 """
 
 from __future__ import annotations
