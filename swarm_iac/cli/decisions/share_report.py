@@ -146,7 +146,8 @@ def _round(found: Report, step: Division, each: Round) -> str:
     unit = WHOLE * found.one if step.kind == "guarantee" else WHOLE if found.stack.past_use else 1
     per = found.number(each.height * unit)
     of = "of each guaranteed GPU" if step.kind == "guarantee" else "for each share"
-    where = f", which is all there is of {_held_back(found, each.pools)}" if each.pools else ""
+    theirs = " for them" if found.worked.dominant else ""  # other nodes may have more of it
+    where = f", which is all there is{theirs} of {_held_back(found, each.pools)}" if each.pools else ""
     return f"{per} {of}: {parts}{total}{where}"
 
 

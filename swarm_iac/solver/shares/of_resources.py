@@ -9,7 +9,7 @@ from swarm_iac.model.device import WHOLE
 from swarm_iac.model.gpus.worth import Weights
 from swarm_iac.solver.shares.dominant import Dominant
 from swarm_iac.solver.shares.of_gpus import Asked, models_of
-from swarm_iac.solver.shares.pools import only_stays, pools_of
+from swarm_iac.solver.shares.pools import model_of, only_stays, pools_of
 from swarm_iac.solver.shares.program import Capacities, Demand, SharesProgram
 from swarm_iac.solver.snapshot.layout import GPUS, MACHINE
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, Snapshot, WorkloadRequest
@@ -51,6 +51,7 @@ class OfResources:
             self.weight[pool] = weight
             most.setdefault(pool, Counter()).update(takes)
             self.suit[request.name] |= {pool}
+            self.models.setdefault(pool, Counter())[model_of(host)] += size(request) // WHOLE
             if host.name in home:
                 most[home[host.name]].subtract(takes)
 
