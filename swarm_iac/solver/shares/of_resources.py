@@ -11,6 +11,7 @@ from swarm_iac.solver.shares.dominant import Dominant
 from swarm_iac.solver.shares.of_gpus import Asked, models_of
 from swarm_iac.solver.shares.pools import model_of, only_stays, pools_of
 from swarm_iac.solver.shares.program import Capacities, Demand, SharesProgram
+from swarm_iac.solver.snapshot.entitlements import count_of
 from swarm_iac.solver.snapshot.layout import GPUS, MACHINE
 from swarm_iac.solver.snapshot.snapshot import ENDLESS, Snapshot, WorkloadRequest
 from swarm_iac.solver.snapshot.value import size
@@ -68,7 +69,7 @@ class OfResources:
 
     def _counts(self, request: WorkloadRequest, pool: str) -> int:
         dominant = self.dominant.get(request.name)
-        return max(size(request) * self.weight[pool], dominant.counts if dominant else 0)
+        return count_of(request, self.weight[pool], dominant.counts if dominant else 0)
 
 
 def _needs(request: WorkloadRequest) -> tuple[tuple[int, int], ...]:

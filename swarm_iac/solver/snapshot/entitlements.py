@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from swarm_iac.solver.snapshot.snapshot import WorkloadRequest
 
 
+def count_of(request: WorkloadRequest, weight: int, dominant: int) -> int:
+    """What one replica counts where a GPU weighs so much, and by what it takes the largest part of."""
+    return max(request.gpus * request.share * weight, dominant)
+
+
 @dataclass(frozen=True)
 class Entitlements:
     """What is due to each team, with the teams inside it, of the priority and those above it together."""
@@ -63,11 +68,11 @@ class Entitlements:
 
     def counts(self, request: WorkloadRequest, node: str) -> int:
         """What one replica counts on a node; on one that is not known, the most."""
-        return max(request.gpus * request.share * self.weights.of(node), self.dominant.get(request.name, 0))
+        return count_of(request, self.weights.of(node), self.dominant.get(request.name, 0))
 
     def least(self, request: WorkloadRequest, nodes: Iterable[str]) -> int:
         """The least that one counts on any of the nodes; on none of them, on any."""
-        return max(request.gpus * request.share * self.weights.lowest(nodes), self.dominant.get(request.name, 0))
+        return count_of(request, self.weights.lowest(nodes), self.dominant.get(request.name, 0))
 
     def shared(self, request: WorkloadRequest) -> bool:
         """Does it count at all?"""
